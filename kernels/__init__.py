@@ -1,0 +1,1 @@
+"""Fused operators, one a file. They know nothing of the engine that swaps them in."""

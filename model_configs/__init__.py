@@ -1,0 +1,1 @@
+"""Model configs that ship with turbo_physai, one folder a model."""

@@ -1,0 +1,1 @@
+"""Makes Physical-AI training faster without touching the model's source."""
