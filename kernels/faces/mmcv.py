@@ -1,0 +1,151 @@
+"""`ms_deform_attn` as mmcv and BEVFormer call it.
+
+`im2col_step` stands in every contract and means nothing here: any batch goes in one launch.
+Argument names are mmcv 1.x's, so calls by keyword work too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from ..ops import ms_deform_attn as op
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+Gradients = tuple[Tensor, None, None, Tensor, Tensor, None]
+
+
+def _forward(autocast_dtype: torch.dtype | None) -> Callable[..., Tensor]:
+    """A Function's `forward` that casts floating inputs to `autocast_dtype` where autocast is on.
+
+    Autograd casts the gradients back to the dtypes of the inputs.
+    """
+
+    def forward(
+        ctx: Any,
+        value: Tensor,
+        value_spatial_shapes: Tensor,
+        value_level_start_index: Tensor,
+        sampling_locations: Tensor,
+        attention_weights: Tensor,
+        im2col_step: int = 64,
+    ) -> Tensor:
+        """(bs, keys, heads, dim), (L, 2), (L,), (bs, q, heads, L, P, 2), (bs, q, heads, L, P)
+        -> (bs, q, heads * dim)"""
+        if autocast_dtype is not None and torch.is_autocast_enabled(value.device.type):
+            value = value.to(autocast_dtype)
+            sampling_locations = sampling_locations.to(autocast_dtype)
+            attention_weights = attention_weights.to(autocast_dtype)
+        inputs = (
+            value,
+            value_spatial_shapes,
+            value_level_start_index,
+            sampling_locations,
+            attention_weights,
+        )
+        ctx.save_for_backward(*inputs)
+        return op.ms_deform_attn(*inputs)
+
+    return forward
+
+
+@once_differentiable
+def _backward(ctx: Any, *grad_outputs: Tensor) -> Gradients:
+    (grad_output,) = grad_outputs
+    grads = op.ms_deform_attn_backward(grad_output, *ctx.saved_tensors)
+    return grads[0], None, None, grads[1], grads[2], None
+
+
+class MultiScaleDeformableAttnFunction(Function):
+    """`mmcv.ops.multi_scale_deform_attn.MultiScaleDeformableAttnFunction`."""
+
+    forward = staticmethod(_forward(None))
+    backward = staticmethod(_backward)
+
+
+class MultiScaleDeformableAttnFunction_fp32(Function):
+    """BEVFormer's Function of that name: float32 under autocast."""
+
+    forward = staticmethod(_forward(torch.float32))
+    backward = staticmethod(_backward)
+
+
+class MultiScaleDeformableAttnFunction_fp16(Function):
+    """BEVFormer's Function of that name: float16 under autocast."""
+
+    forward = staticmethod(_forward(torch.float16))
+    backward = staticmethod(_backward)
+
+
+def multi_scale_deformable_attn_pytorch(
+    value: Tensor,
+    value_spatial_shapes: Tensor | Sequence[tuple[int, int]],
+    sampling_locations: Tensor,
+    attention_weights: Tensor,
+) -> Tensor:
+    """`mmcv.ops.multi_scale_deform_attn.multi_scale_deformable_attn_pytorch`, with gradients.
+
+    Args:
+        value_spatial_shapes: (L, 2) as (height, width); the levels follow each other in `value`.
+
+    Returns:
+        (bs, q, heads * dim)
+    """
+    shapes = torch.as_tensor(value_spatial_shapes, device=value.device)
+    sizes = shapes.prod(1)
+    return op.ms_deform_attn(
+        value, shapes, sizes.cumsum(0) - sizes, sampling_locations, attention_weights
+    )
+
+
+def ms_deform_attn_forward(
+    value: Tensor,
+    value_spatial_shapes: Tensor,
+    value_level_start_index: Tensor,
+    sampling_locations: Tensor,
+    attention_weights: Tensor,
+    im2col_step: int = 64,
+) -> Tensor:
+    """`mmcv._ext.ms_deform_attn_forward`: (bs, q, heads * dim), outside of autograd."""
+    with torch.no_grad():
+        return op.ms_deform_attn(
+            value,
+            value_spatial_shapes,
+            value_level_start_index,
+            sampling_locations,
+            attention_weights,
+        )
+
+
+def ms_deform_attn_backward(
+    value: Tensor,
+    value_spatial_shapes: Tensor,
+    value_level_start_index: Tensor,
+    sampling_locations: Tensor,
+    attention_weights: Tensor,
+    grad_output: Tensor,
+    grad_value: Tensor,
+    grad_sampling_loc: Tensor,
+    grad_attn_weight: Tensor,
+    im2col_step: int = 64,
+) -> None:
+    """`mmcv._ext.ms_deform_attn_backward`: writes into the three gradients that it is given."""
+    with torch.no_grad():
+        grads = op.ms_deform_attn_backward(
+            grad_output,
+            value,
+            value_spatial_shapes,
+            value_level_start_index,
+            sampling_locations,
+            attention_weights,
+        )
+        for given, grad in zip(
+            (grad_value, grad_sampling_loc, grad_attn_weight), grads, strict=True
+        ):
+            given.copy_(grad)

@@ -1,0 +1,1 @@
+"""One operator a module; beside it one module per backend, each with `forward` and `backward`."""

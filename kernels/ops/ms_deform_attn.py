@@ -1,0 +1,244 @@
+"""Multi-scale deformable attention: the operator, its checks, its gradient, its choice of backend.
+
+Source: Zhu et al., "Deformable DETR", ICLR 2021, equation 3. For batch item b, query q, head h
+
+    out[b, q, h, :] = sum over levels l and points p of
+        weights[b, q, h, l, p] * bilinear(value[b, level l, h, :], locations[b, q, h, l, p])
+
+A location (x, y) stands for the pixel (x * width - 0.5, y * height - 0.5). A corner outside of its
+level counts as zero. A sample that touches no pixel, infinite and NaN locations included, adds
+nothing and gets zero gradients.
+
+Sums are kept in float32, in float64 when an input is float64; every gradient has its input's dtype.
+Autocast casts nothing here: dtypes may be mixed, so 16-bit values go with exact locations.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from . import ms_deform_attn_torch
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+_INTEGERS = (torch.int32, torch.int64)
+MAX_HEAD_DIM = 256
+
+
+def ms_deform_attn(
+    value: Tensor,
+    spatial_shapes: Tensor,
+    level_start_index: Tensor,
+    sampling_locations: Tensor,
+    attention_weights: Tensor,
+) -> Tensor:
+    """Sample every level of `value` bilinearly and sum the samples by their attention weights.
+
+    Args:
+        value: (B, S, H, D), the levels one after the other in S; D a multiple of 4 up to 256.
+        spatial_shapes: (L, 2) integers, each level's (height, width).
+        level_start_index: (L,) integers, each level's first row in S.
+        sampling_locations: (B, Q, H, L, P, 2) as (x, y), 0 to 1 across the level.
+        attention_weights: (B, Q, H, L, P).
+
+    Floating-point inputs are float16, bfloat16, float32 or float64, each of its own dtype.
+
+    Returns:
+        (B, Q, H * D) in the dtype of `value`.
+
+    Raises:
+        ValueError: a shape, or a level that does not lie inside `value` (seen for CPU tensors only:
+            reading it elsewhere would wait for the device).
+        TypeError: a dtype.
+        RuntimeError: tensors on several devices; a second derivative.
+    """
+    return _forward(value, spatial_shapes, level_start_index, sampling_locations, attention_weights)
+
+
+def ms_deform_attn_backward(
+    grad_out: Tensor,
+    value: Tensor,
+    spatial_shapes: Tensor,
+    level_start_index: Tensor,
+    sampling_locations: Tensor,
+    attention_weights: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of `ms_deform_attn` for value, locations and weights, given that of its result.
+
+    Args:
+        grad_out: (B, Q, H * D), any floating dtype; the others as in `ms_deform_attn`.
+
+    Returns:
+        One gradient each for value, sampling_locations and attention_weights, in their dtypes.
+    """
+    grads: tuple[Tensor, Tensor, Tensor] = _backward(
+        grad_out, value, spatial_shapes, level_start_index, sampling_locations, attention_weights
+    )
+    return grads
+
+
+@torch.library.custom_op("turbo_physai::ms_deform_attn", mutates_args=())
+def _forward(
+    value: Tensor,
+    spatial_shapes: Tensor,
+    level_start_index: Tensor,
+    sampling_locations: Tensor,
+    attention_weights: Tensor,
+) -> Tensor:
+    inputs = (value, spatial_shapes, level_start_index, sampling_locations, attention_weights)
+    _check(*inputs)
+    _check_levels(value, spatial_shapes, level_start_index)
+    out: Tensor = _backend(value).forward(*inputs)
+    return out
+
+
+@torch.library.custom_op("turbo_physai::ms_deform_attn_backward", mutates_args=())
+def _backward(
+    grad_out: Tensor,
+    value: Tensor,
+    spatial_shapes: Tensor,
+    level_start_index: Tensor,
+    sampling_locations: Tensor,
+    attention_weights: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    inputs = (value, spatial_shapes, level_start_index, sampling_locations, attention_weights)
+    _check(*inputs)
+    _check_grad(grad_out, value, sampling_locations)
+    _check_levels(value, spatial_shapes, level_start_index)
+    grads: tuple[Tensor, Tensor, Tensor] = _backend(value).backward(grad_out, *inputs)
+    return grads
+
+
+@_forward.register_fake
+def _forward_fake(
+    value: Tensor,
+    spatial_shapes: Tensor,
+    level_start_index: Tensor,
+    sampling_locations: Tensor,
+    attention_weights: Tensor,
+) -> Tensor:
+    _check(value, spatial_shapes, level_start_index, sampling_locations, attention_weights)
+    batch, _, heads, dim = value.shape
+    return value.new_empty(batch, sampling_locations.shape[1], heads * dim)
+
+
+@_backward.register_fake
+def _backward_fake(
+    grad_out: Tensor,
+    value: Tensor,
+    spatial_shapes: Tensor,
+    level_start_index: Tensor,
+    sampling_locations: Tensor,
+    attention_weights: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    _check(value, spatial_shapes, level_start_index, sampling_locations, attention_weights)
+    _check_grad(grad_out, value, sampling_locations)
+    return (
+        value.new_empty(value.shape),
+        sampling_locations.new_empty(sampling_locations.shape),
+        attention_weights.new_empty(attention_weights.shape),
+    )
+
+
+def _save(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _differentiate(ctx: Any, grad_out: Tensor) -> tuple[Tensor, None, None, Tensor, Tensor]:
+    grad_value, grad_locations, grad_weights = _backward(grad_out, *ctx.saved_tensors)
+    return grad_value, None, None, grad_locations, grad_weights
+
+
+def _refuse_second_derivative(ctx: Any, *grads: Tensor) -> None:
+    raise RuntimeError(
+        "ms_deform_attn has a first derivative only; a second one was asked for "
+        "(create_graph=True followed by another backward)"
+    )
+
+
+_forward.register_autograd(_differentiate, setup_context=_save)
+_backward.register_autograd(_refuse_second_derivative)
+
+
+def _backend(value: Tensor) -> ModuleType:
+    """The fastest module that can run on `value`'s device."""
+    return ms_deform_attn_torch
+
+
+def _check(
+    value: Tensor,
+    spatial_shapes: Tensor,
+    level_start_index: Tensor,
+    sampling_locations: Tensor,
+    attention_weights: Tensor,
+) -> None:
+    """Refuse what no backend computes, from shapes, dtypes and devices: no device is waited for."""
+    for name, tensor in (
+        ("value", value),
+        ("sampling_locations", sampling_locations),
+        ("attention_weights", attention_weights),
+    ):
+        _check_dtype(name, tensor, _FLOATS)
+    _check_dtype("spatial_shapes", spatial_shapes, _INTEGERS)
+    _check_dtype("level_start_index", level_start_index, _INTEGERS)
+
+    if value.dim() != 4:
+        raise ValueError(f"value must be (B, S, H, D), not {tuple(value.shape)}")
+    if sampling_locations.dim() != 6:
+        raise ValueError(
+            f"sampling_locations must be (B, Q, H, L, P, 2), not {tuple(sampling_locations.shape)}"
+        )
+    batch, _, heads, dim = value.shape
+    _, queries, _, levels, points, _ = sampling_locations.shape
+    if dim % 4 or not 4 <= dim <= MAX_HEAD_DIM:
+        raise ValueError(
+            f"the head dimension of value must be a multiple of 4 up to {MAX_HEAD_DIM}, not {dim}"
+        )
+    for name, tensor, expected in (
+        ("sampling_locations", sampling_locations, (batch, queries, heads, levels, points, 2)),
+        ("attention_weights", attention_weights, (batch, queries, heads, levels, points)),
+        ("spatial_shapes", spatial_shapes, (levels, 2)),
+        ("level_start_index", level_start_index, (levels,)),
+    ):
+        if tuple(tensor.shape) != expected:
+            raise ValueError(
+                f"{name} must be {expected} to go with value {tuple(value.shape)} and "
+                f"sampling_locations {tuple(sampling_locations.shape)}, not {tuple(tensor.shape)}"
+            )
+        if tensor.device != value.device:
+            raise RuntimeError(f"{name} is on {tensor.device}, value on {value.device}")
+
+
+def _check_grad(grad_out: Tensor, value: Tensor, sampling_locations: Tensor) -> None:
+    _check_dtype("grad_out", grad_out, _FLOATS)
+    expected = (value.shape[0], sampling_locations.shape[1], value.shape[2] * value.shape[3])
+    if tuple(grad_out.shape) != expected:
+        raise ValueError(f"grad_out must be {expected}, not {tuple(grad_out.shape)}")
+    if grad_out.device != value.device:
+        raise RuntimeError(f"grad_out is on {grad_out.device}, value on {value.device}")
+
+
+def _check_dtype(name: str, tensor: Tensor, accepted: tuple[torch.dtype, ...]) -> None:
+    if tensor.dtype not in accepted:
+        names = ", ".join(str(dtype).removeprefix("torch.") for dtype in accepted)
+        raise TypeError(f"{name} must be one of {names}, not {str(tensor.dtype)[6:]}")
+
+
+def _check_levels(value: Tensor, spatial_shapes: Tensor, level_start_index: Tensor) -> None:
+    """Each level must lie inside `value`. Only on the CPU is that known without waiting."""
+    if value.device.type != "cpu":
+        return
+    keys = value.shape[1]
+    shapes: list[list[int]] = spatial_shapes.tolist()
+    starts: list[int] = level_start_index.tolist()
+    for level, ((height, width), start) in enumerate(zip(shapes, starts, strict=True)):
+        if min(height, width, start) < 0 or start + height * width > keys:
+            raise ValueError(
+                f"level {level} ({height} x {width}, first row {start}) does not lie in the "
+                f"{keys} rows of value"
+            )
