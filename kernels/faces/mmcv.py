@@ -56,8 +56,7 @@ def _forward(autocast_dtype: torch.dtype | None) -> Callable[..., Tensor]:
 
 
 @once_differentiable
-def _backward(ctx: Any, *grad_outputs: Tensor) -> Gradients:
-    (grad_output,) = grad_outputs
+def _gradients(ctx: Any, grad_output: Tensor) -> Gradients:
     grads = op.ms_deform_attn_backward(grad_output, *ctx.saved_tensors)
     return grads[0], None, None, grads[1], grads[2], None
 
@@ -66,21 +65,23 @@ class MultiScaleDeformableAttnFunction(Function):
     """`mmcv.ops.multi_scale_deform_attn.MultiScaleDeformableAttnFunction`."""
 
     forward = staticmethod(_forward(None))
-    backward = staticmethod(_backward)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Gradients:
+        """Six gradients, those of value, locations and weights at 0, 3 and 4."""
+        return _gradients(ctx, *grad_outputs)
 
 
-class MultiScaleDeformableAttnFunction_fp32(Function):
+class MultiScaleDeformableAttnFunction_fp32(MultiScaleDeformableAttnFunction):
     """BEVFormer's Function of that name: float32 under autocast."""
 
     forward = staticmethod(_forward(torch.float32))
-    backward = staticmethod(_backward)
 
 
-class MultiScaleDeformableAttnFunction_fp16(Function):
+class MultiScaleDeformableAttnFunction_fp16(MultiScaleDeformableAttnFunction):
     """BEVFormer's Function of that name: float16 under autocast."""
 
     forward = staticmethod(_forward(torch.float16))
-    backward = staticmethod(_backward)
 
 
 def multi_scale_deformable_attn_pytorch(

@@ -57,7 +57,10 @@ def ms_deform_attn(
         TypeError: a dtype.
         RuntimeError: tensors on several devices; a second derivative.
     """
-    return _forward(value, spatial_shapes, level_start_index, sampling_locations, attention_weights)
+    out: Tensor = _forward(
+        value, spatial_shapes, level_start_index, sampling_locations, attention_weights
+    )
+    return out
 
 
 def ms_deform_attn_backward(
