@@ -1,0 +1,246 @@
+"""The OptimizationConfig: which Groups, with what options, trusted on which code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import attrs
+
+from turbo_physai.config.yaml_reader import Reader
+from turbo_physai.errors import Fault
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import yaml
+
+SCHEMA: Final = "turbophysai/optimization-config/v1"
+KIND: Final = "OptimizationConfig"
+
+BACKENDS: Final = ("cpu", "cuda")
+
+Hashes = Mapping[str, tuple[str, ...]]
+
+T = TypeVar("T", bound=attrs.AttrsInstance)
+
+
+@attrs.frozen
+class Trust:
+    """The hashes of the target code a Group was validated on, per target."""
+
+    source_hashes: Hashes = attrs.field(factory=dict)
+    ast_hashes: Hashes = attrs.field(factory=dict)
+    artifact_hashes: Hashes = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class Compatibility:
+    """What the config was made for. A field that is None states nothing."""
+
+    commits: tuple[str, ...] | None = None
+    allow_dirty: bool | None = None
+    dependencies: Mapping[str, str] | None = None
+    backend: tuple[str, ...] | None = None
+    repository: tuple[str, ...] | None = None
+
+
+@attrs.frozen
+class GroupEntry:
+    """What a config says of one Group. A field that is None is inherited, or has its default.
+
+    Attributes:
+        id: id of a Group in the Registry.
+        enabled: whether it is to be applied; by default true.
+        options: handed to the wrapper factories and checks of the Group; by default empty.
+        trust: the code it was validated on; by default none.
+        place: file and line of the entry, for messages.
+    """
+
+    id: str
+    enabled: bool | None = None
+    options: Mapping[str, Any] | None = None
+    trust: Trust | None = None
+    place: tuple[str, int] = attrs.field(default=("", 0), eq=False)
+
+    @property
+    def is_enabled(self) -> bool:
+        return self.enabled is not False
+
+    def over(self, inherited: GroupEntry | None) -> GroupEntry:
+        """This entry, with what it leaves open taken from the one it extends."""
+        return self if inherited is None else _over(self, inherited)
+
+
+@attrs.frozen
+class OptimizationConfig:
+    """One config file, or what several become once `extends` is resolved.
+
+    Attributes:
+        path: the file.
+        id, version, description: its `metadata`.
+        model_name: name of the model that it is for.
+        extends: ids of the configs that it builds on.
+        optimization_modules: modules that declare Groups, each in a tuple `GROUPS`.
+        compatibility: what it was made for.
+        groups: its Groups, in order.
+    """
+
+    path: Path
+    id: str
+    version: str
+    description: str = ""
+    model_name: str | None = None
+    extends: tuple[str, ...] = ()
+    optimization_modules: tuple[str, ...] = ()
+    compatibility: Compatibility = Compatibility()
+    groups: tuple[GroupEntry, ...] = ()
+
+    def over(self, inherited: OptimizationConfig) -> OptimizationConfig:
+        """This config on top of one it extends: inherited Groups come first, each field that is
+        stated here wins."""
+        groups = {entry.id: entry for entry in inherited.groups}
+        for entry in self.groups:
+            groups[entry.id] = entry.over(groups.get(entry.id))
+        modules = (*inherited.optimization_modules, *self.optimization_modules)
+        return attrs.evolve(
+            self,
+            model_name=self.model_name or inherited.model_name,
+            optimization_modules=tuple(dict.fromkeys(modules)),
+            compatibility=_over(self.compatibility, inherited.compatibility),
+            groups=tuple(groups.values()),
+        )
+
+
+def _over(own: T, inherited: T) -> T:
+    fields = (field.name for field in attrs.fields(type(own)))
+    missing = {name: getattr(inherited, name) for name in fields if getattr(own, name) is None}
+    return attrs.evolve(own, **missing)  # type: ignore[misc]
+
+
+def load(path: Path) -> OptimizationConfig:
+    """Reads one config file, without resolving what it extends.
+
+    Raises:
+        OptimizationConfigError: with every fault found in the file.
+    """
+    reader = Reader(path)
+    root = reader.document()
+    config = None if root is None else _config(reader, root)
+    reader.finish()
+    assert config is not None
+    return config
+
+
+def _config(reader: Reader, root: yaml.Node) -> OptimizationConfig | None:
+    texts = reader.sequence(reader.text)
+    top = reader.fields(
+        root,
+        "",
+        {
+            "schema_version": reader.constant(SCHEMA),
+            "kind": reader.constant(KIND),
+            "metadata": lambda node, key: reader.fields(
+                node,
+                key,
+                {"id": reader.text, "version": reader.text, "description": reader.text},
+                required=("id", "version"),
+            ),
+            "model": lambda node, key: reader.fields(node, key, {"name": reader.text}, ("name",)),
+            "extends": texts,
+            "optimization_modules": texts,
+            "compatibility": lambda node, key: _compatibility(reader, node, key),
+            "optimization_groups": reader.sequence(lambda node, key: _group(reader, node, key)),
+        },
+        required=("schema_version", "kind", "metadata"),
+    )
+    if top is None or reader.faults:
+        return None
+    _ids_once(reader, top.get("optimization_groups") or ())
+    return OptimizationConfig(
+        path=reader.file,
+        id=top["metadata"]["id"],
+        version=top["metadata"]["version"],
+        description=top["metadata"].get("description", ""),
+        model_name=top["model"]["name"] if "model" in top else None,
+        extends=top.get("extends", ()),
+        optimization_modules=top.get("optimization_modules", ()),
+        compatibility=top.get("compatibility", Compatibility()),
+        groups=top.get("optimization_groups", ()),
+    )
+
+
+def _compatibility(reader: Reader, node: yaml.Node, key: str) -> Compatibility | None:
+    def backend(node: yaml.Node, key: str) -> str | None:
+        value = reader.text(node, key)
+        if value is not None and value not in BACKENDS:
+            return reader.fault(node, key, " or ".join(BACKENDS))
+        return value
+
+    texts = reader.sequence(reader.text)
+    values = reader.fields(
+        node,
+        key,
+        {
+            "commits": texts,
+            "allow_dirty": reader.boolean,
+            "dependencies": reader.mapping_of(reader.text),
+            "backend": reader.sequence(backend),
+            "repository": texts,
+        },
+    )
+    return None if values is None else Compatibility(**values)
+
+
+def _group(reader: Reader, node: yaml.Node, key: str) -> GroupEntry | None:
+    def options(node: yaml.Node, key: str) -> Any:
+        value = reader.plain(node, key)
+        return value if isinstance(value, dict) else reader.fault(node, key, "a mapping")
+
+    values = reader.fields(
+        node,
+        key,
+        {
+            "id": reader.text,
+            "enabled": reader.boolean,
+            "options": options,
+            "trust": lambda node, key: _trust(reader, node, key),
+        },
+        required=("id",),
+    )
+    if values is None or values.get("id") is None:
+        return None
+    return GroupEntry(**values, place=(str(reader.file), node.start_mark.line + 1))
+
+
+def _trust(reader: Reader, node: yaml.Node, key: str) -> Trust | None:
+    def hashes(prefix: str) -> Any:
+        def one(node: yaml.Node, key: str) -> str | None:
+            value = reader.text(node, key)
+            if value is not None and not value.startswith(f"{prefix}:"):
+                return reader.fault(node, key, f"a hash such as {prefix}:0123…")
+            return value
+
+        return reader.mapping_of(reader.sequence(one))
+
+    values = reader.fields(
+        node,
+        key,
+        {
+            "source_hashes": hashes("source-v1"),
+            "ast_hashes": hashes("ast-v1"),
+            "artifact_hashes": hashes("artifact-v1"),
+        },
+    )
+    return None if values is None else Trust(**values)
+
+
+def _ids_once(reader: Reader, entries: tuple[GroupEntry, ...]) -> None:
+    lines: dict[str, int] = {}
+    for i, entry in enumerate(entries):
+        file, line = entry.place
+        first = lines.setdefault(entry.id, line)
+        if first != line:
+            found = f"{entry.id!r} again, the first in line {first}"
+            key = f"optimization_groups[{i}].id"
+            reader.faults.append(Fault(file, found, "each Group once", key, line))

@@ -1,0 +1,39 @@
+"""What can be declared. Everything here is strings and tuples: declaring imports nothing."""
+
+from turbo_physai.declarations.group import Group, Member, group
+from turbo_physai.declarations.imports import (
+    ImportAlias,
+    ImportDeclaration,
+    Inject,
+    OptionalImport,
+    RegistryOverride,
+    ReplaceImport,
+    import_alias,
+    inject,
+    optional_import,
+    registry_override,
+    replace_import,
+)
+from turbo_physai.declarations.registry import Registry
+from turbo_physai.declarations.replacement import Replacement, replace, wrap
+
+__all__ = [
+    "Group",
+    "ImportAlias",
+    "ImportDeclaration",
+    "Inject",
+    "Member",
+    "OptionalImport",
+    "Registry",
+    "RegistryOverride",
+    "ReplaceImport",
+    "Replacement",
+    "group",
+    "import_alias",
+    "inject",
+    "optional_import",
+    "registry_override",
+    "replace",
+    "replace_import",
+    "wrap",
+]

@@ -1,0 +1,76 @@
+"""A Group: Replacements that are applied, checked and rolled back as one."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import attrs
+
+from turbo_physai.declarations.imports import ImportDeclaration
+from turbo_physai.declarations.names import ObjectPath, object_path, texts
+from turbo_physai.declarations.replacement import Replacement
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Member = Replacement | ImportDeclaration
+
+_ID = re.compile(r"[A-Za-z0-9_]+([.-][A-Za-z0-9_]+)*")
+
+
+@attrs.frozen
+class Group:
+    """Members that live and die together under one stable id.
+
+    Attributes:
+        id: such as ``bevformer.msda``.
+        members: its Replacements, or its import-compatibility declarations; never both.
+        depends_on: ids of Groups that must be applied before this one binds.
+        compatibility_check: path of ``check(context) -> CompatibilityResult``, run once.
+    """
+
+    id: str
+    members: tuple[Member, ...]
+    depends_on: tuple[str, ...] = ()
+    compatibility_check: str | None = None
+
+    @property
+    def changes_imports(self) -> bool:
+        """Whether it consists of import-compatibility declarations."""
+        return not isinstance(self.members[0], Replacement)
+
+
+def group(
+    id: str,
+    *members: Member,
+    depends_on: Sequence[str] = (),
+    compatibility_check: str | None = None,
+) -> Group:
+    """Declares a Group.
+
+    Raises:
+        TypeError: a member is no declaration, or `depends_on` is a plain text.
+        ValueError: the id is malformed, there are no members, the members mix Replacements with
+            import-compatibility declarations, or two of them change the same path.
+    """
+    if not isinstance(id, str) or not _ID.fullmatch(id):
+        raise ValueError(f"a Group's id is a text such as 'model.operator', found {id!r}")
+    if not members:
+        raise ValueError(f"Group {id}: has no members")
+    for member in members:
+        if not isinstance(member, Member):
+            raise TypeError(f"Group {id}: {member!r} is not a declaration such as replace(...)")
+    if len({isinstance(member, Replacement) for member in members}) > 1:
+        raise ValueError(
+            f"Group {id}: import-compatibility declarations form Groups of their own, "
+            "found them beside replace or wrap"
+        )
+    claims = Counter(ObjectPath.parse(path).dotted for m in members for path in m.paths)
+    twice = [path for path, count in claims.items() if count > 1]
+    if twice:
+        raise ValueError(f"Group {id}: changes {', '.join(twice)} more than once")
+    if compatibility_check is not None:
+        object_path(compatibility_check, f"Group {id}: compatibility_check")
+    return Group(id, members, texts(depends_on, f"Group {id}: depends_on"), compatibility_check)

@@ -1,0 +1,85 @@
+"""`replace` and `wrap`: one object of the model takes another's place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import attrs
+
+from turbo_physai.declarations.names import object_path, texts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@attrs.frozen
+class Replacement:
+    """One declared change of one object.
+
+    Attributes:
+        kind: ``replace`` puts the object at `replacement` in the target's place; ``wrap`` calls it
+            as ``factory(original, options)`` and puts there what it returns.
+        target: path of the object to change.
+        replacement: path of the object, or of the factory.
+        aliases: other paths that hold the same object and change with it.
+        runtime_condition: path of a predicate that gets each call's arguments and decides with a
+            `bool` whether the replacement (True) or the original (False) runs.
+    """
+
+    kind: Literal["replace", "wrap"]
+    target: str
+    replacement: str
+    aliases: tuple[str, ...] = ()
+    runtime_condition: str | None = None
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Every path that it changes, the target first."""
+        return (self.target, *self.aliases)
+
+
+def replace(
+    target: str,
+    replacement: str,
+    aliases: Sequence[str] = (),
+    runtime_condition: str | None = None,
+) -> Replacement:
+    """Declares that the object at `replacement` takes the place of the one at `target`.
+
+    Raises:
+        TypeError, ValueError: a path is not a dotted name.
+    """
+    return _declare("replace", target, replacement, aliases, runtime_condition)
+
+
+def wrap(
+    target: str,
+    replacement: str,
+    aliases: Sequence[str] = (),
+    runtime_condition: str | None = None,
+) -> Replacement:
+    """Declares that ``factory(original, options)``, the factory being the object at `replacement`,
+    takes the place of the object at `target`. `options` is the Group's mapping from the config.
+
+    Raises:
+        TypeError, ValueError: a path is not a dotted name.
+    """
+    return _declare("wrap", target, replacement, aliases, runtime_condition)
+
+
+def _declare(
+    kind: Literal["replace", "wrap"],
+    target: str,
+    replacement: str,
+    aliases: Sequence[str],
+    runtime_condition: str | None,
+) -> Replacement:
+    if runtime_condition is not None:
+        object_path(runtime_condition, f"{kind}: runtime_condition")
+    return Replacement(
+        kind,
+        object_path(target, f"{kind}: target"),
+        object_path(replacement, f"{kind}: replacement"),
+        tuple(object_path(a, f"{kind}: alias") for a in texts(aliases, f"{kind}: aliases")),
+        runtime_condition,
+    )

@@ -1,0 +1,178 @@
+"""Makes a new object fit the slot of the old one: what was a staticmethod stays one, and so on."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import cached_property, wraps
+from types import CellType, FunctionType
+from typing import Any
+
+from turbo_physai.engine.slot import Slot, TargetError
+from turbo_physai.evidence import signatures
+
+
+def inner(raw: Any) -> Any:
+    """What a wrapper factory is given for a stored object: the function in a descriptor, if any."""
+    return raw.__func__ if isinstance(raw, (staticmethod, classmethod)) else raw
+
+
+def kind(raw: Any, *, in_class: bool) -> str:
+    """The kind of a stored object, in the words of Python's documentation."""
+    for type_ in (staticmethod, classmethod, property, cached_property):
+        if isinstance(raw, type_):
+            return type_.__name__
+    if isinstance(raw, type):
+        return "class"
+    if callable(raw):
+        return "method" if in_class else "function"
+    return "value"
+
+
+def adapt(slot: Slot, original: Any, new: Any) -> Any:
+    """`new` in the form in which the slot of the stored object `original` can hold it.
+
+    Raises:
+        TargetError: it is of a kind that cannot stand there, or takes not every call that the
+            original takes.
+    """
+    wanted = kind(original, in_class=slot.in_class)
+    found = kind(new, in_class=slot.in_class)
+    _refuse_kind(slot, original, wanted, new, found)
+    if wanted == "property":
+        return _property(original, new)
+    if wanted == "cached_property":
+        made = new if isinstance(new, cached_property) else cached_property(new)
+        made.__set_name__(slot.owner, slot.name)
+        return made
+    if wanted in ("class", "value"):
+        return new
+    function = inner(new)
+    _refuse_signature(original, function, method=wanted in ("method", "classmethod"))
+    if slot.in_class:
+        function = as_method(function, slot.owner, slot.name)
+    return type(original)(function) if wanted in ("staticmethod", "classmethod") else function
+
+
+def _refuse_kind(slot: Slot, original: Any, wanted: str, new: Any, found: str) -> None:
+    if slot.in_class and inspect.ismemberdescriptor(original):
+        raise TargetError(f"{slot.name!r} is a slot of the instances, which cannot be replaced")
+    if slot.in_class and _is_type_slot(slot, original):
+        raise TargetError(
+            f"{slot.name!r} is a special method of a type written in C: "
+            "changing it cannot be taken back"
+        )
+    callables = ("function", "method", "staticmethod", "classmethod")
+    accepted = {
+        "class": ("class",),
+        "property": ("property", "method"),
+        "cached_property": ("cached_property", "method"),
+        "staticmethod": ("staticmethod", "method"),
+        "classmethod": ("classmethod", "method"),
+        "method": ("method",),
+        "function": callables,
+        "value": (found,),
+    }[wanted]
+    if found not in accepted:
+        raise TargetError(f"the target is a {wanted}, the replacement a {found}")
+    if wanted == "method" and not hasattr(new, "__get__") and hasattr(original, "__get__"):
+        raise TargetError(f"a {type(new).__qualname__} would not be bound to its instance")
+
+
+def _is_type_slot(slot: Slot, original: Any) -> bool:
+    special = slot.name.startswith("__") and slot.name.endswith("__")
+    in_c = inspect.ismethoddescriptor(original) and type(original).__module__ == "builtins"
+    return special and in_c and not isinstance(original, (staticmethod, classmethod, FunctionType))
+
+
+def _refuse_signature(original: Any, new: Any, *, method: bool) -> None:
+    theirs, ours = signatures.of_object(inner(original)), signatures.of_object(new)
+    if theirs is None or ours is None:
+        return
+    reason = signatures.mismatch(theirs, ours, method=method)
+    if reason is not None:
+        raise TargetError(
+            f"the replacement {reason}: its signature {ours} does not take every call of {theirs}"
+        )
+
+
+def _property(original: property, new: Any) -> property:
+    if not isinstance(new, property):
+        return original.getter(new)
+    # Accessors that the new property lacks keep working.
+    return type(original)(
+        new.fget or original.fget,
+        new.fset or original.fset,
+        new.fdel or original.fdel,
+        new.__doc__ or original.__doc__,
+    )
+
+
+def as_method(function: Any, cls: type, name: str) -> Any:
+    """`function` as the method `name` of `cls`.
+
+    Bound methods are pickled by their name, and `super()` reads the class from a cell of the
+    function, so a function that has another name, or comes from another class, is copied with both
+    put right. Any other callable, and a function that already fits, is returned as it is.
+    """
+    if not isinstance(function, FunctionType):
+        return function
+    free = function.__code__.co_freevars
+    if function.__name__ == name and "__class__" not in free:
+        return function
+    cells = zip(free, function.__closure__ or (), strict=True)
+    closure = tuple(CellType(cls) if n == "__class__" else cell for n, cell in cells)
+    copy = FunctionType(
+        function.__code__, function.__globals__, name, function.__defaults__, closure or None
+    )
+    copy.__dict__.update(vars(function))
+    copy.__kwdefaults__ = function.__kwdefaults__
+    copy.__annotations__ = dict(function.__annotations__)
+    copy.__doc__ = function.__doc__
+    copy.__module__, copy.__qualname__ = cls.__module__, f"{cls.__qualname__}.{name}"
+    return copy
+
+
+def name_like(new: Any, original: Any) -> Any:
+    """Gives a function or class that a factory made inside itself the name of the original, so that
+    it can be pickled by that name, and so that its signature and documentation can be found."""
+    function, source = inner(new), inner(original)
+    if not isinstance(function, (FunctionType, type)) or "<locals>" not in function.__qualname__:
+        return new
+    if function is source or type(function) is not type(source):
+        return new
+    for attribute in ("__module__", "__name__", "__qualname__"):
+        setattr(function, attribute, getattr(source, attribute))
+    if function.__doc__ is None:
+        function.__doc__ = source.__doc__
+    if isinstance(function, FunctionType):
+        function.__dict__.setdefault("__wrapped__", source)
+        # A factory that used functools.wraps also copied marks of torch.compile that speak of the
+        # original: left in place they make the compiler call it past the wrapper.
+        for key in [key for key in vars(function) if key.startswith("_torchdynamo_")]:
+            if vars(source).get(key) is vars(function)[key]:
+                del function.__dict__[key]
+    return new
+
+
+def choose(condition: Callable[..., Any], new: Any, original: Any, name: str) -> Any:
+    """A function that runs `new` where `condition` says True of the call's arguments, and
+    `original` where it says False.
+
+    Only the choice is made here: what the chosen one raises is the caller's, and is never answered
+    by running the other one.
+    """
+    run_new, run_original = inner(new), inner(original)
+
+    @wraps(run_original)
+    def chosen(*args: Any, **kwargs: Any) -> Any:
+        answer = condition(*args, **kwargs)
+        if answer is True:
+            return run_new(*args, **kwargs)
+        if answer is False:
+            return run_original(*args, **kwargs)
+        raise TypeError(f"the runtime_condition {name} returns True or False, found {answer!r}")
+
+    for key in [key for key in vars(chosen) if key.startswith("_torchdynamo_")]:
+        del chosen.__dict__[key]
+    return chosen

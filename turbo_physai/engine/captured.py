@@ -1,0 +1,116 @@
+"""Captured references: who else holds an object that was replaced in its own place.
+
+`from m import f` copies a reference. Where that happened before `m.f` was changed, the names that
+hold the original are found by identity, among the globals of loaded modules and in the classes that
+were defined there, and can be changed too. References inside other objects cannot: those are named.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Iterator, Mapping
+from types import FunctionType, ModuleType
+from typing import Any
+
+import attrs
+
+from turbo_physai.engine.slot import Slot
+
+_SIMPLE = (str, bytes, int, float, bool, type(None), ModuleType)
+
+
+@attrs.define
+class Holders:
+    """Where an object was found.
+
+    Attributes:
+        slots: entries that hold it and can be changed, with their dotted names.
+        fixed: names of the holders that cannot.
+        unfinished: modules that were still being imported and were therefore not looked into.
+    """
+
+    slots: list[tuple[str, Slot]] = attrs.field(factory=list)
+    fixed: list[str] = attrs.field(factory=list)
+    unfinished: set[str] = attrs.field(factory=set)
+
+
+def is_initializing(module: Any) -> bool:
+    """Whether the body of `module` has yet to end, asked without touching the module."""
+    try:
+        spec = object.__getattribute__(module, "__spec__")
+    except AttributeError:
+        return False
+    return bool(getattr(spec, "_initializing", False))
+
+
+def search(obj: Any, done: frozenset[str], skip: frozenset[str]) -> Holders:
+    """Everyone who holds `obj`.
+
+    Args:
+        obj: the original.
+        done: modules whose body has ended although the import system still calls them unfinished.
+        skip: modules that are to keep it, such as that of the replacement.
+    """
+    holders = Holders()
+    seen: set[int] = set()
+    for name, module in list(sys.modules.items()):
+        if name in skip or not issubclass(type(module), ModuleType) or id(module) in seen:
+            continue
+        seen.add(id(module))
+        if name not in done and is_initializing(module):
+            holders.unfinished.add(name)
+            continue
+        # Not vars(): that would wake a module that waits to be loaded.
+        _search_module(name, module, obj, holders)
+    if isinstance(obj, type):
+        for sub in type.__subclasses__(obj):
+            holders.fixed.append(f"the subclass {sub.__module__}.{sub.__qualname__}")
+    return holders
+
+
+def _search_module(name: str, module: ModuleType, obj: Any, holders: Holders) -> None:
+    for key, value in list(object.__getattribute__(module, "__dict__").items()):
+        if value is obj:
+            holders.slots.append((f"{name}.{key}", Slot(module, key)))
+        elif isinstance(value, type):
+            if value.__module__ == name:
+                _search_class(f"{name}.{key}", value, obj, holders)
+        elif not isinstance(value, _SIMPLE) and _holds(value, obj, name):
+            holders.fixed.append(f"{name}.{key}")
+
+
+def _search_class(path: str, cls: type, obj: Any, holders: Holders) -> None:
+    for key, value in list(vars(cls).items()):
+        if value is obj:
+            holders.slots.append((f"{path}.{key}", Slot(cls, key)))
+        elif not isinstance(value, _SIMPLE) and _holds(value, obj, cls.__module__):
+            holders.fixed.append(f"{path}.{key}")
+
+
+def _holds(value: Any, obj: Any, module: str) -> bool:
+    """Whether `value`, found in `module`, holds `obj` one level down."""
+    return any(held is obj for held in _inside(value, module))
+
+
+def _inside(value: Any, module: str) -> Iterator[Any]:
+    kind = type(value)
+    if kind in (staticmethod, classmethod):
+        value, kind = value.__func__, type(value.__func__)
+    if kind is FunctionType:
+        if value.__module__ == module:
+            yield from value.__defaults__ or ()
+            yield from (value.__kwdefaults__ or {}).values()
+            for cell in value.__closure__ or ():
+                try:
+                    yield cell.cell_contents
+                except ValueError:  # a cell that is still empty
+                    continue
+    elif kind in (tuple, list, set, frozenset):
+        yield from list(value)
+    elif kind is dict:
+        yield from list(value.values())
+    elif kind is functools.partial:
+        yield value.func
+    elif isinstance(value, Mapping) is False and getattr(value, "__self__", None) is not None:
+        yield value.__self__

@@ -1,0 +1,87 @@
+"""The writes of one Group: each remembered raw, verified, and taken back in reverse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from turbo_physai.engine.slot import Slot, describe
+
+
+class RestoreError(Exception):
+    """A slot could not be given back what it held."""
+
+
+@attrs.frozen(eq=False)
+class Change:
+    """One slot, what it held (ABSENT if nothing) and what it holds now.
+
+    `captured` marks a slot that was not declared: what its own module puts there later is none of
+    our business.
+    """
+
+    slot: Slot
+    before: Any
+    after: Any
+    captured: bool = False
+
+    def is_at(self, slot: Slot) -> bool:
+        return self.slot.owner is slot.owner and self.slot.name == slot.name
+
+
+class Transaction:
+    """Changes that are made one by one, at any time, and undone together."""
+
+    def __init__(self) -> None:
+        self._changes: list[Change] = []
+
+    def holds(self, slot: Slot) -> Change | None:
+        """The change by which `slot` holds what it holds now; None if that is not ours."""
+        held = slot.raw()
+        found = (c for c in reversed(self._changes) if c.is_at(slot) and c.after is held)
+        return next(found, None)
+
+    def write(self, slot: Slot, value: Any, *, captured: bool = False) -> None:
+        """Writes `value` and verifies it by identity.
+
+        Raises:
+            TypeError, AttributeError: the owner takes no such change.
+            RestoreError: the owner took it but shows something else.
+        """
+        before = slot.raw()
+        # A module that ran again has put a new original over what we wrote: there is nothing left
+        # of the earlier change to take back.
+        self._changes = [c for c in self._changes if not c.is_at(slot) or c.after is before]
+        self._changes.append(Change(slot, before, value, captured))
+        slot.write(value)
+        if slot.raw() is not value:
+            raise RestoreError(f"{describe(slot.owner)} does not keep what is put at {slot.name!r}")
+
+    def undo(self) -> None:
+        """Takes everything back, newest first.
+
+        Raises:
+            RestoreError: naming each slot that does not hold what it held, after all were tried.
+        """
+        failures = []
+        while self._changes:
+            change = self._changes.pop()
+            try:
+                _restore(change)
+            except Exception as error:
+                where = f"{change.slot.name!r} of {describe(change.slot.owner)}"
+                failures.append(f"{where} {error}")
+        if failures:
+            raise RestoreError("; ".join(failures))
+
+
+def _restore(change: Change) -> None:
+    held = change.slot.raw()
+    if held is change.before or (change.captured and held is not change.after):
+        return
+    if held is not change.after:
+        raise RestoreError(f"holds {held!r}, which somebody else put there")
+    change.slot.write(change.before)
+    if change.slot.raw() is not change.before:
+        raise RestoreError(f"does not take back {change.before!r}")

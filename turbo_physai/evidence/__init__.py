@@ -1,0 +1,5 @@
+"""What is known about the code that is to be changed, and how it compares with what is wanted."""
+
+from turbo_physai.evidence.check import Check, Outcome
+
+__all__ = ["Check", "Outcome"]

@@ -1,0 +1,50 @@
+"""One question that was asked before a change, and its answer."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+import attrs
+
+Outcome = Literal["pass", "warning", "fail", "unknown", "not_applicable"]
+
+# A failed check of these names may be let through by force_groups: the code differs from what was
+# validated, but the change can still be made. Every other failure is structural.
+OVERRIDABLE: Final = frozenset({"source_hash", "ast_hash", "artifact_hash", "dirty", "dependency"})
+
+
+@attrs.frozen
+class Check:
+    """The answer to one question.
+
+    Attributes:
+        name: what was asked, such as ``signature``.
+        outcome: how it came out.
+        subject: what it was asked of, such as a target.
+        expected, actual: what was wanted and what was found.
+        reason: why, in a sentence; may be empty where expected and actual say it.
+    """
+
+    name: str
+    outcome: Outcome
+    subject: str = ""
+    expected: str = ""
+    actual: str = ""
+    reason: str = ""
+
+    @property
+    def overridable(self) -> bool:
+        return self.name in OVERRIDABLE
+
+    def blocks(self, *, forced: bool) -> bool:
+        """Whether it keeps a Group from being applied."""
+        return self.outcome == "fail" and not (forced and self.overridable)
+
+    def __str__(self) -> str:
+        found = f"expected {self.expected}, found {self.actual}" if self.expected else self.actual
+        text = ": ".join(filter(None, (self.reason, found)))
+        subject = f" of {self.subject}" if self.subject else ""
+        return f"{self.name}{subject}: {text or self.outcome}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**attrs.asdict(self), "overridable": self.overridable}

@@ -1,0 +1,37 @@
+"""The environment of this process, as far as it can be told without importing anything heavy."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import sys
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+PACKAGES: Final = ("turbo_physai", "torch", "triton")
+
+
+def snapshot(packages: Iterable[str] = ()) -> dict[str, Any]:
+    """Versions, platform and process; `packages` are distributions to look up besides our own."""
+    return {
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "platform": platform.platform(),
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "directory": os.getcwd(),  # noqa: PTH109 - a text is what is wanted
+        "arguments": list(getattr(sys, "argv", ())),
+        "packages": {name: version(name) for name in dict.fromkeys((*PACKAGES, *packages))},
+    }
+
+
+def version(distribution: str) -> str | None:
+    """The installed version of a distribution, from its metadata; None if it is not installed."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None

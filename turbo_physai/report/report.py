@@ -1,0 +1,124 @@
+"""The OptimizationReport: a live account of what was decided and what happened."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from turbo_physai.report.execution import GroupState
+from turbo_physai.report.ranks import rank, world_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from turbo_physai.config import OptimizationConfig
+    from turbo_physai.plan import PreparedExecution
+    from turbo_physai.report.execution import GroupExecution
+    from turbo_physai.report.journal import Journal
+
+SCHEMA: Final = "turbophysai/report/v1"
+
+logger = logging.getLogger("turbo_physai")
+
+
+class OptimizationReport:
+    """What was decided for each Group and what then happened; it stays live until it is `final`.
+
+    Attributes:
+        run_id: the id of the launch, one for all of its ranks.
+        optimization_config: the config, with everything that it extends.
+        prepared_execution: environment, checks and decisions; completed as evidence arrives.
+        execution: what happened, per Group id.
+        optimization_config_path: absolute path of the config file.
+        runtime_config_path: path of the RuntimeConfig that a launcher applied, or None.
+        journal: the file that holds this report, replaced at every change.
+        lock: guards all of it. The engine changes the report only while holding it.
+    """
+
+    def __init__(
+        self,
+        run_id: str,
+        optimization_config: OptimizationConfig,
+        prepared_execution: PreparedExecution,
+        execution: dict[str, GroupExecution],
+        journal: Journal,
+        runtime_config_path: str | None = None,
+    ) -> None:
+        self.run_id = run_id
+        self.optimization_config = optimization_config
+        self.prepared_execution = prepared_execution
+        self.execution = execution
+        self.optimization_config_path: Path = optimization_config.path
+        self.runtime_config_path = runtime_config_path
+        self.journal = journal
+        self.lock = threading.RLock()
+        self._final = False
+        self._callbacks: list[Callable[[OptimizationReport], object]] = []
+
+    @property
+    def final(self) -> bool:
+        """Whether every declared target of every Group to be applied was loaded, or the process
+        has ended."""
+        return self._final
+
+    @property
+    def summary(self) -> dict[str, int]:
+        """How many Groups are in each state."""
+        states = Counter(group.state for group in self.execution.values())
+        return {state.value: states[state] for state in GroupState}
+
+    def on_final(self, callback: Callable[[OptimizationReport], object]) -> None:
+        """Calls `callback(report)` once: when the report becomes final, or now if it is."""
+        with self.lock:
+            if not self._final:
+                self._callbacks.append(callback)
+                return
+        self._call(callback)
+
+    def changed(self) -> None:
+        """Takes note of a change: writes the journal and, with the last Group settled, finishes."""
+        with self.lock:
+            settled = all(g.state is not GroupState.PENDING for g in self.execution.values())
+            became_final, self._final = settled and not self._final, self._final or settled
+            self.journal.write(self.to_dict())
+            callbacks = self._callbacks if became_final else []
+            if became_final:
+                self._callbacks = []
+        for callback in callbacks:
+            self._call(callback)
+
+    def _call(self, callback: Callable[[OptimizationReport], object]) -> None:
+        # It may run inside one of the model's import statements, which must not break.
+        try:
+            callback(self)
+        except Exception:
+            logger.exception("turbo_physai: a callback of on_final failed")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data; `schema_version` tells its layout."""
+        with self.lock:
+            return {
+                "schema_version": SCHEMA,
+                "run_id": self.run_id,
+                "final": self._final,
+                "rank": rank(),
+                "world_size": world_size(),
+                "summary": self.summary,
+                "optimization_config_path": str(self.optimization_config_path),
+                "runtime_config_path": self.runtime_config_path,
+                "optimization_config": attrs.asdict(
+                    self.optimization_config, filter=lambda field, _: field.name != "place"
+                ),
+                "prepared_execution": self.prepared_execution.to_dict(),
+                "execution": {id_: group.to_dict() for id_, group in self.execution.items()},
+            }
+
+    def __str__(self) -> str:
+        from turbo_physai.report.text import render
+
+        return render(self)

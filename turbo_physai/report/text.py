@@ -1,0 +1,80 @@
+"""The report as text: Markdown that reads well in a terminal."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TYPE_CHECKING
+
+from turbo_physai.report.execution import GroupState, MemberState
+from turbo_physai.report.ranks import rank
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from turbo_physai.report.execution import GroupExecution, MemberExecution
+    from turbo_physai.report.report import OptimizationReport
+
+logger = logging.getLogger("turbo_physai")
+
+
+def log(report: OptimizationReport) -> None:
+    """Sends the report to the logger ``turbo_physai``: rank 0 the whole, other ranks one line."""
+    text = render(report) if rank() == 0 else f"turbo_physai: rank {rank()}: {one_line(report)}"
+    if logger.hasHandlers() and logger.isEnabledFor(logging.INFO):
+        logger.info("%s", text)
+        return
+    # The program has not set up logging, yet the report was asked for: stderr, this once.
+    handler = logging.StreamHandler(sys.stderr)
+    handler.emit(logger.makeRecord(logger.name, logging.INFO, __file__, 0, text, (), None))
+
+
+def one_line(report: OptimizationReport) -> str:
+    """How many Groups are in each state, those with none left out."""
+    counts = [f"{count} {state}" for state, count in report.summary.items() if count]
+    return ", ".join(counts) or "no Groups"
+
+
+def render(report: OptimizationReport) -> str:
+    """The whole report, between a begin and an end line that carry the run id."""
+    head = "final" if report.final else "not final: some targets were not loaded yet"
+    lines = [
+        f"===== turbo_physai report {report.run_id} begin =====",
+        f"{one_line(report)} ({head})",
+        f"config: {report.optimization_config.id}, {report.optimization_config_path}",
+        f"journal: {report.journal.error or report.journal.path}",
+    ]
+    for check in report.prepared_execution.checks:
+        if check.outcome in ("warning", "fail"):
+            lines.append(f"{check.outcome}: {check}")
+    for id_, group in report.execution.items():
+        lines += ["", *_group(report, id_, group)]
+    lines.append(f"===== turbo_physai report {report.run_id} end =====")
+    return "\n".join(lines)
+
+
+def _group(report: OptimizationReport, id_: str, group: GroupExecution) -> Iterator[str]:
+    yield f"## {id_}: {group.state.value}" + (f" ({group.reason})" if group.reason else "")
+    for check in report.prepared_execution.groups[id_].checks:
+        if check.outcome in ("warning", "fail"):
+            yield f"- {check.outcome}: {check}"
+    for warning in group.warnings:
+        yield f"- warning: {warning}"
+    if group.error is not None:
+        yield f"- error: {group.error}"
+    if group.state is not GroupState.SKIPPED:
+        for member in group.members:
+            yield from _member(member)
+
+
+def _member(member: MemberExecution) -> Iterator[str]:
+    note = f" ({member.note})" if member.note else ""
+    yield f"- {member.kind} {member.target}: {member.state.value}{note}"
+    if member.state is MemberState.BOUND:
+        yield f"    - {member.original} -> {member.replacement}"
+    if member.captured:
+        yield f"    - also changed: {', '.join(member.captured)}"
+    if member.left:
+        yield f"    - warning: still held by {', '.join(member.left)}"
+    if member.error is not None:
+        yield f"    - error: {member.error}"
