@@ -1,0 +1,57 @@
+"""One-to-one matching of predictions and ground truth."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+
+from projects.mmdet3d_plugin.core.bbox.util import normalize_bbox
+
+
+class HungarianAssigner3D:
+    """The matching of least total cost: focal loss of the class plus L1 of the box.
+
+    Args:
+        cls_weight, reg_weight: weights of the two costs.
+        alpha, gamma: of the focal loss.
+    """
+
+    def __init__(
+        self,
+        cls_weight: float = 2.0,
+        reg_weight: float = 0.25,
+        alpha: float = 0.25,
+        gamma: float = 2.0,
+    ) -> None:
+        self.cls_weight = cls_weight
+        self.reg_weight = reg_weight
+        self.alpha = alpha
+        self.gamma = gamma
+
+    @torch.no_grad()
+    def assign(
+        self, bbox_pred: Tensor, cls_pred: Tensor, gt_bboxes: Tensor, gt_labels: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Match min(N, G) pairs.
+
+        Args:
+            bbox_pred: (N, 10) box codes.
+            cls_pred: (N, classes) logits.
+            gt_bboxes: (G, 9) boxes.
+            gt_labels: (G,) int64.
+
+        Returns:
+            Indices of the matched predictions and of their ground truth.
+        """
+        logits = cls_pred[:, gt_labels]
+        prob = logits.sigmoid()
+        hit = -F.logsigmoid(logits) * self.alpha * (1 - prob) ** self.gamma
+        miss = -F.logsigmoid(-logits) * (1 - self.alpha) * prob**self.gamma
+        # Without the velocity, which is unreliable in the annotations.
+        distance = torch.cdist(bbox_pred[:, :8], normalize_bbox(gt_bboxes)[:, :8], p=1)
+        cost = self.cls_weight * (hit - miss) + self.reg_weight * distance
+        rows, columns = linear_sum_assignment(cost.cpu().numpy())
+        device = bbox_pred.device
+        return torch.from_numpy(rows).to(device), torch.from_numpy(columns).to(device)
