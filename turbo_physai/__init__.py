@@ -1,1 +1,50 @@
-"""Makes Physical-AI training faster without touching the model's source."""
+"""Makes Physical-AI training faster without touching the model's source.
+
+`apply` watches the modules that a config names and changes declared objects as they are imported;
+`check` tells beforehand what it would do. The other names declare what can be changed.
+"""
+
+from turbo_physai.api import apply, check
+from turbo_physai.config import OptimizationConfigCatalog
+from turbo_physai.declarations import (
+    Group,
+    Registry,
+    group,
+    import_alias,
+    inject,
+    optional_import,
+    registry_override,
+    replace,
+    replace_import,
+    wrap,
+)
+from turbo_physai.errors import (
+    OptimizationConfigError,
+    OptimizationConfigNotFoundError,
+    OptimizationRollbackError,
+    TurboPhysAIError,
+)
+from turbo_physai.plan import PreparedExecution
+from turbo_physai.report import OptimizationReport
+
+__all__ = [
+    "Group",
+    "OptimizationConfigCatalog",
+    "OptimizationConfigError",
+    "OptimizationConfigNotFoundError",
+    "OptimizationReport",
+    "OptimizationRollbackError",
+    "PreparedExecution",
+    "Registry",
+    "TurboPhysAIError",
+    "apply",
+    "check",
+    "group",
+    "import_alias",
+    "inject",
+    "optional_import",
+    "registry_override",
+    "replace",
+    "replace_import",
+    "wrap",
+]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import cached_property, wraps
-from types import CellType, FunctionType
+from types import CellType, FunctionType, MethodType
 from typing import Any
 
 from turbo_physai.engine.slot import Slot, TargetError
@@ -36,8 +36,8 @@ def adapt(slot: Slot, original: Any, new: Any) -> Any:
         TargetError: it is of a kind that cannot stand there, or takes not every call that the
             original takes.
     """
-    wanted = kind(original, in_class=slot.in_class)
-    found = kind(new, in_class=slot.in_class)
+    in_class = slot.in_class or slot.is_inherited
+    wanted, found = kind(original, in_class=in_class), kind(new, in_class=in_class)
     _refuse_kind(slot, original, wanted, new, found)
     if wanted == "property":
         return _property(original, new)
@@ -51,6 +51,8 @@ def adapt(slot: Slot, original: Any, new: Any) -> Any:
     _refuse_signature(original, function, method=wanted in ("method", "classmethod"))
     if slot.in_class:
         function = as_method(function, slot.owner, slot.name)
+    elif slot.is_inherited and isinstance(original, FunctionType):
+        return MethodType(function, slot.owner)  # an instance's own entry is not bound by itself
     return type(original)(function) if wanted in ("staticmethod", "classmethod") else function
 
 
@@ -163,6 +165,8 @@ def choose(condition: Callable[..., Any], new: Any, original: Any, name: str) ->
     by running the other one.
     """
     run_new, run_original = inner(new), inner(original)
+    if not callable(run_original) or isinstance(run_original, type):
+        raise TargetError("a runtime_condition needs a function or method to decide about")
 
     @wraps(run_original)
     def chosen(*args: Any, **kwargs: Any) -> Any:

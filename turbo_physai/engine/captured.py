@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Iterator, Mapping
-from types import FunctionType, ModuleType
+from collections.abc import Container, Iterator
+from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import attrs
 
 from turbo_physai.engine.slot import Slot
-
-_SIMPLE = (str, bytes, int, float, bool, type(None), ModuleType)
 
 
 @attrs.define
@@ -35,8 +33,10 @@ class Holders:
     unfinished: set[str] = attrs.field(factory=set)
 
 
-def is_initializing(module: Any) -> bool:
-    """Whether the body of `module` has yet to end, asked without touching the module."""
+def is_unfinished(module: Any) -> bool:
+    """Whether the body of `module` has yet to end, or to begin, asked without touching it."""
+    if type(module).__name__ == "_LazyModule" and type(module).__module__ == "importlib.util":
+        return True
     try:
         spec = object.__getattribute__(module, "__spec__")
     except AttributeError:
@@ -44,27 +44,33 @@ def is_initializing(module: Any) -> bool:
     return bool(getattr(spec, "_initializing", False))
 
 
-def search(obj: Any, done: frozenset[str], skip: frozenset[str]) -> Holders:
+def search(
+    obj: Any, done: Container[str], skip: Container[str], only: Container[str] | None = None
+) -> Holders:
     """Everyone who holds `obj`.
 
     Args:
         obj: the original.
         done: modules whose body has ended although the import system still calls them unfinished.
         skip: modules that are to keep it, such as that of the replacement.
+        only: the modules to look into; all of them if None.
     """
     holders = Holders()
     seen: set[int] = set()
     for name, module in list(sys.modules.items()):
-        if name in skip or not issubclass(type(module), ModuleType) or id(module) in seen:
+        if name in skip or (only is not None and name not in only):
+            continue
+        if not issubclass(type(module), ModuleType) or id(module) in seen:
             continue
         seen.add(id(module))
-        if name not in done and is_initializing(module):
+        if name not in done and is_unfinished(module):
             holders.unfinished.add(name)
             continue
         # Not vars(): that would wake a module that waits to be loaded.
         _search_module(name, module, obj, holders)
-    if isinstance(obj, type):
-        for sub in type.__subclasses__(obj):
+    if only is None and isinstance(obj, type):
+        subclasses: list[type] = type.__subclasses__(obj)
+        for sub in subclasses:
             holders.fixed.append(f"the subclass {sub.__module__}.{sub.__qualname__}")
     return holders
 
@@ -73,10 +79,10 @@ def _search_module(name: str, module: ModuleType, obj: Any, holders: Holders) ->
     for key, value in list(object.__getattribute__(module, "__dict__").items()):
         if value is obj:
             holders.slots.append((f"{name}.{key}", Slot(module, key)))
-        elif isinstance(value, type):
+        elif issubclass(type(value), type):
             if value.__module__ == name:
                 _search_class(f"{name}.{key}", value, obj, holders)
-        elif not isinstance(value, _SIMPLE) and _holds(value, obj, name):
+        elif _holds(value, obj, name):
             holders.fixed.append(f"{name}.{key}")
 
 
@@ -84,12 +90,16 @@ def _search_class(path: str, cls: type, obj: Any, holders: Holders) -> None:
     for key, value in list(vars(cls).items()):
         if value is obj:
             holders.slots.append((f"{path}.{key}", Slot(cls, key)))
-        elif not isinstance(value, _SIMPLE) and _holds(value, obj, cls.__module__):
+        elif _holds(value, obj, cls.__module__):
             holders.fixed.append(f"{path}.{key}")
 
 
 def _holds(value: Any, obj: Any, module: str) -> bool:
-    """Whether `value`, found in `module`, holds `obj` one level down."""
+    """Whether `value`, found in `module`, holds `obj` one level down.
+
+    Only objects of known types are looked into, and by their real type: a proxy that stands for
+    something not loaded yet must not wake.
+    """
     return any(held is obj for held in _inside(value, module))
 
 
@@ -112,5 +122,5 @@ def _inside(value: Any, module: str) -> Iterator[Any]:
         yield from list(value.values())
     elif kind is functools.partial:
         yield value.func
-    elif isinstance(value, Mapping) is False and getattr(value, "__self__", None) is not None:
+    elif kind in (MethodType, BuiltinMethodType):
         yield value.__self__

@@ -55,7 +55,7 @@ class WatchingFinder:
         return None
 
     def install(self) -> None:
-        sys.meta_path.insert(0, self)  # type: ignore[arg-type]
+        sys.meta_path.insert(0, self)
 
     @property
     def is_first(self) -> bool:

@@ -38,7 +38,7 @@ class Events(Protocol):
     def failed(self, name: str, module: ModuleType) -> None:
         """Its body has raised."""
 
-    def after(self, name: str, module: ModuleType) -> None:
+    def after(self, name: str, module: Any) -> None:
         """Its body has run, and nobody has been able to import a name from it yet."""
 
 
@@ -100,7 +100,7 @@ class LoaderProxy:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> Any:
         return self._loader.__class__
 
@@ -118,13 +118,13 @@ class LoaderProxy:
     def _load_module(self, fullname: str) -> Any:
         """For loaders of the old kind, which make, register and run the module in one call."""
         self._spec.loader = self._loader
-        module = self._loader.load_module(fullname)
+        module: Any = self._loader.load_module(fullname)
         if sys.modules.get(fullname) is module:
             self._step_aside(module)
             self._events.after(fullname, module)
         return module
 
-    def _step_aside(self, module: ModuleType) -> None:
+    def _step_aside(self, module: Any) -> None:
         self._spec.loader = self._loader
         spec = getattr(module, "__spec__", None)
         if spec is not None and spec.loader is self:

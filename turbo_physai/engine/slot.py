@@ -42,16 +42,29 @@ class Slot:
         return namespace(self.owner).get(self.name, ABSENT)
 
     def effective(self) -> Any:
-        """What the owner holds or, being a class, inherits; as it is stored.
+        """What the owner holds, inherits or, being an instance, has from its class; as stored.
 
         Raises:
             TargetError: there is nothing of that name.
         """
-        for holder in self.owner.__mro__ if self.in_class else (self.owner,):
+        for holder in self._holders():
             held = namespace(holder).get(self.name, ABSENT)
             if held is not ABSENT:
                 return held
         raise TargetError(f"{describe(self.owner)} has no {self.name!r}")
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether the owner holds nothing itself, and what it shows comes from a class."""
+        return self.raw() is ABSENT
+
+    def _holders(self) -> tuple[Any, ...]:
+        if self.in_class:
+            return tuple(self.owner.__mro__)
+        kind = type(self.owner)
+        if kind is ModuleType or isinstance(self.owner, Mapping):
+            return (self.owner,)
+        return (self.owner, *kind.__mro__)
 
     def write(self, value: Any) -> None:
         """Puts `value` into the slot; ABSENT empties it.

@@ -36,6 +36,10 @@ class Transaction:
     def __init__(self) -> None:
         self._changes: list[Change] = []
 
+    def __bool__(self) -> bool:
+        """Whether there is anything to take back."""
+        return bool(self._changes)
+
     def holds(self, slot: Slot) -> Change | None:
         """The change by which `slot` holds what it holds now; None if that is not ours."""
         held = slot.raw()

@@ -78,8 +78,7 @@ def mismatch(original: Signature, replacement: Signature, *, method: bool = Fals
                 if want.default is not Parameter.empty and found.default is Parameter.empty:
                     return f"has no default for {want.name!r}"
     for have in ours:
-        required = have.default is Parameter.empty
-        if have.kind in (*_POSITIONAL, Parameter.KEYWORD_ONLY) and required:
-            if have.name not in used:
-                return f"also needs {have.name!r}"
+        named = have.kind in (*_POSITIONAL, Parameter.KEYWORD_ONLY)
+        if named and have.default is Parameter.empty and have.name not in used:
+            return f"also needs {have.name!r}"
     return None

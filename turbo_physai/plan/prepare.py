@@ -59,9 +59,7 @@ def prepare(
     return PreparedExecution(snapshot(dependencies), groups, _conflicts(groups.values()))
 
 
-def _decide(
-    group: PreparedGroup, groups: dict[str, PreparedGroup], disable: Sequence[str]
-) -> None:
+def _decide(group: PreparedGroup, groups: dict[str, PreparedGroup], disable: Sequence[str]) -> None:
     # Dependencies come first in `groups`, so that what is said of them here is settled.
     skipped = [id_ for id_ in group.declared.depends_on if groups[id_].decision == "skip"]
     if not group.entry.is_enabled:
@@ -92,7 +90,9 @@ def _conflicts(groups: Iterable[PreparedGroup]) -> tuple[Conflict, ...]:
 def _refuse_unknown(entries: Sequence[GroupEntry], registry: Registry) -> None:
     accepted = f"a declared Group: {', '.join(registry.ids) or 'none is declared'}"
     faults = [
-        Fault(entry.place[0], repr(entry.id), accepted, f"optimization_groups[{i}].id", entry.place[1])
+        Fault(
+            entry.place[0], repr(entry.id), accepted, f"optimization_groups[{i}].id", entry.place[1]
+        )
         for i, entry in enumerate(entries)
         if entry.id not in registry
     ]

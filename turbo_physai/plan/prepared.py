@@ -56,8 +56,10 @@ class PreparedGroup:
         self.decision, self.reason = "block", reason
 
     def add(self, checks: list[Check]) -> None:
-        """Takes in checks; one that fails, and was not forced, blocks the Group."""
-        self.checks.extend(checks)
+        """Takes in checks, each in place of an earlier answer to the same question; one that fails,
+        and was not forced, blocks the Group."""
+        asked = {(check.name, check.subject) for check in checks}
+        self.checks = [c for c in self.checks if (c.name, c.subject) not in asked] + checks
         failed = [check for check in checks if check.blocks(forced=self.forced)]
         if failed and self.decision == "apply":
             self.block("; ".join(map(str, failed)))

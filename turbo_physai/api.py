@@ -1,0 +1,152 @@
+"""`apply` and `check`: from a config to watched imports, or to a verdict alone."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import secrets
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+from typing import Final
+
+from turbo_physai.config import OptimizationConfig, OptimizationConfigCatalog, Trust, load, select
+from turbo_physai.declarations import Registry, Replacement
+from turbo_physai.declarations.names import texts
+from turbo_physai.engine import Engine, bindings
+from turbo_physai.errors import TurboPhysAIError
+from turbo_physai.evidence import examine
+from turbo_physai.plan import PreparedExecution, collect, prepare
+from turbo_physai.report import Journal, OptimizationReport, journal
+from turbo_physai.report.text import log
+
+FORCE_VARIABLE: Final = "TURBO_PHYSAI_FORCE_GROUPS"
+DISABLE_VARIABLE: Final = "TURBO_PHYSAI_DISABLE_GROUPS"
+LOG_VARIABLE: Final = "TURBO_PHYSAI_LOG_REPORT"
+RUN_ID_VARIABLE: Final = "TURBO_PHYSAI_RUN_ID"
+RUNTIME_CONFIG_VARIABLE: Final = "TURBO_PHYSAI_RUNTIME_CONFIG"
+OFF_VARIABLE: Final = "TURBO_PHYSAI_DISABLE"
+
+_once = threading.Lock()
+_first_call: str | None = None
+
+
+def apply(
+    *,
+    optimization_config_path: str | os.PathLike[str] | None = None,
+    model: str | None = None,
+    log_report: bool = False,
+    registry: Registry | None = None,
+    catalog: OptimizationConfigCatalog | None = None,
+    force_groups: Sequence[str] = (),
+    disable_groups: Sequence[str] = (),
+) -> OptimizationReport:
+    """Watches the targets of a config, so that each is changed as its module is imported.
+
+    Call it once per process, before the model is imported. It imports neither targets nor
+    replacements.
+
+    Args:
+        optimization_config_path: the config; wins over every other way to name one.
+        model: name of a packaged config; case does not matter and ``-`` equals ``_``.
+        log_report: rank 0 writes the whole report to the logger ``turbo_physai`` once it is final,
+            other ranks one line.
+        registry: Groups besides those of the config's optimization modules.
+        catalog: configs that may be extended, instead of the packaged ones.
+        force_groups: ids of Groups whose overridable failed checks are let through.
+        disable_groups: ids of Groups that are not applied; those that depend on them are skipped.
+
+    Returns:
+        The live report.
+
+    Raises:
+        OptimizationConfigNotFoundError, OptimizationConfigError: nothing was installed.
+        OptimizationRollbackError: a target that was imported before could not be restored.
+        TurboPhysAIError: `apply` has run in this process.
+        TypeError: an argument is of the wrong type.
+    """
+    _claim_process()
+    config, prepared = _prepare(
+        optimization_config_path, model, registry, catalog, force_groups, disable_groups
+    )
+    if os.environ.get(OFF_VARIABLE) == "1":
+        for each in prepared.groups.values():
+            each.decision, each.reason = "skip", f"{OFF_VARIABLE}=1"
+    groups = bindings(prepared)
+    run_id = os.environ.get(RUN_ID_VARIABLE) or new_run_id()
+    report = OptimizationReport(
+        run_id,
+        config,
+        prepared,
+        {group.id: group.execution for group in groups},
+        Journal(journal.place(run_id)),
+        os.environ.get(RUNTIME_CONFIG_VARIABLE),
+    )
+    if log_report or os.environ.get(LOG_VARIABLE) == "1":
+        report.on_final(log)
+    engine = Engine(report, groups)
+    atexit.register(engine.close)
+    engine.start()
+    return report
+
+
+def check(
+    *,
+    optimization_config_path: str | os.PathLike[str] | None = None,
+    model: str | None = None,
+    registry: Registry | None = None,
+    catalog: OptimizationConfigCatalog | None = None,
+    force_groups: Sequence[str] = (),
+    disable_groups: Sequence[str] = (),
+) -> PreparedExecution:
+    """Decides exactly as `apply` would, from source alone: nothing is installed or imported.
+
+    What only a live object can tell is ``unknown`` in the checks, with the reason. Arguments and
+    errors are those of `apply`.
+    """
+    _, prepared = _prepare(
+        optimization_config_path, model, registry, catalog, force_groups, disable_groups
+    )
+    for group in prepared.groups.values():
+        if group.decision == "apply":
+            trust = group.entry.trust or Trust()
+            members = (m for m in group.declared.members if isinstance(m, Replacement))
+            group.add([check for m in members for check in examine.member(m, trust)])
+    return prepared
+
+
+def new_run_id() -> str:
+    """An id for a launch: sorts by time and is unique without asking anyone."""
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+
+
+def _prepare(
+    path: str | os.PathLike[str] | None,
+    model: str | None,
+    registry: Registry | None,
+    catalog: OptimizationConfigCatalog | None,
+    force_groups: Sequence[str],
+    disable_groups: Sequence[str],
+) -> tuple[OptimizationConfig, PreparedExecution]:
+    force = (*texts(force_groups, "force_groups"), *_listed(FORCE_VARIABLE))
+    disable = (*texts(disable_groups, "disable_groups"), *_listed(DISABLE_VARIABLE))
+    config = load(select(path, model))
+    config = (catalog or OptimizationConfigCatalog.packaged()).resolve(config)
+    return config, prepare(config, collect(config, registry), force, disable)
+
+
+def _listed(variable: str) -> tuple[str, ...]:
+    ids = (id_.strip() for id_ in os.environ.get(variable, "").split(","))
+    return tuple(id_ for id_ in ids if id_)
+
+
+def _claim_process() -> None:
+    global _first_call
+    with _once:
+        if _first_call is not None:
+            raise TurboPhysAIError(
+                f"apply() works once per process; it was called before, from {_first_call}"
+            )
+        caller = traceback.extract_stack(limit=3)[0]
+        _first_call = f"{caller.filename}:{caller.lineno}"

@@ -1,0 +1,116 @@
+"""Binds one member: makes the new object for a target, and puts it in every declared place."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from types import FunctionType
+from typing import Any
+
+import attrs
+
+from turbo_physai.declarations import Replacement
+from turbo_physai.declarations.names import ObjectPath
+from turbo_physai.engine.adapt import adapt, choose, inner, name_like
+from turbo_physai.engine.captured import search
+from turbo_physai.engine.objects import call, load
+from turbo_physai.engine.slot import Slot, TargetError
+from turbo_physai.engine.state import MemberBinding
+from turbo_physai.engine.transaction import Transaction
+
+
+@attrs.frozen(eq=False)
+class Exchange:
+    """An object and the one that takes its place, both as they are stored in the target's slot."""
+
+    old: Any
+    new: Any
+
+    def answer(self, held: Any) -> Any | None:
+        """What takes the place of `held` where that is the old object, however it is stored."""
+        if held is self.old:
+            return self.new
+        return inner(self.new) if held is inner(self.old) else None
+
+    def is_new(self, held: Any) -> bool:
+        return held is self.new or held is inner(self.new)
+
+
+def make(declared: Replacement, slot: Slot, options: Mapping[str, Any]) -> Exchange:
+    """The new object for a target. Imports the replacement's module and calls the factory, so no
+    lock may be held.
+
+    Raises:
+        NotReadyError: a module that is needed is still being imported.
+        TargetError: the target is missing, or the replacement does not fit it.
+        Exception: whatever the replacement's module or the factory raises.
+    """
+    old = slot.effective()
+    if declared.kind == "replace":
+        new = load(declared.replacement)
+    else:
+        new = name_like(call(declared.replacement)(inner(old), options), old)
+    if declared.runtime_condition is not None:
+        condition = call(declared.runtime_condition)
+        new = choose(condition, new, old, declared.runtime_condition)
+    return Exchange(old, adapt(slot, old, new))
+
+
+def put(transaction: Transaction, slot: Slot, exchange: Exchange, path: str) -> None:
+    """Writes the new object into one declared place. The engine's lock must be held.
+
+    Raises:
+        TargetError: the place holds neither the old object nor the new one.
+    """
+    held = slot.effective()
+    new = exchange.answer(held)
+    if new is not None:
+        transaction.write(slot, new)
+    elif not exchange.is_new(held):
+        raise TargetError(f"{path} holds another object: {held!r} instead of {exchange.old!r}")
+
+
+def rebind(
+    transaction: Transaction,
+    member: MemberBinding,
+    exchange: Exchange,
+    home: str,
+    done: Container[str],
+    declared: Container[str],
+    only: Container[str] | None = None,
+) -> set[str]:
+    """Finds who captured the old object and changes what can be changed; notes it in the report.
+
+    Args:
+        home: the target's module. An object that was defined elsewhere is not chased: others hold
+            it for reasons of their own, so they are only named.
+        done: modules whose body has ended.
+        declared: the paths that are targets themselves.
+        only: the modules to look into; all of them if None.
+
+    Returns:
+        The modules that are still being imported and have to be asked again.
+    """
+    own = _keeps_the_original(member.declared)
+    unfinished: set[str] = set()
+    for old in {id(o): o for o in (exchange.old, inner(exchange.old))}.values():
+        if not isinstance(old, (FunctionType, type, staticmethod, classmethod, property)):
+            continue  # a value such as None is held by everyone
+        defined_in = getattr(inner(old), "__module__", home)
+        holders = search(old, done, own, only)
+        for path, slot in holders.slots:
+            if path in declared or path == f"{defined_in}.{getattr(old, '__qualname__', '')}":
+                continue
+            if defined_in == home:
+                transaction.write(slot, exchange.answer(old), captured=True)
+                member.execution.captured.append(path)
+            else:
+                member.execution.left.append(path)
+        member.execution.left += holders.fixed
+        unfinished |= holders.unfinished
+    return unfinished
+
+
+def _keeps_the_original(declared: Replacement) -> frozenset[str]:
+    """The modules of a Replacement keep their own view of the original."""
+    paths = filter(None, (declared.replacement, declared.runtime_condition))
+    return frozenset(name for path in paths for name in ObjectPath.parse(path).modules)

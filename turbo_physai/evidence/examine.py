@@ -1,0 +1,176 @@
+"""The checks of one member, made from source: nothing is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
+from inspect import Signature
+
+import attrs
+
+from turbo_physai.config import Trust
+from turbo_physai.declarations import Replacement
+from turbo_physai.declarations.names import ObjectPath
+from turbo_physai.evidence import definitions, hashes, locate, signatures
+from turbo_physai.evidence.check import Check
+from turbo_physai.evidence.definitions import Definition, Missing, Reexport, Unknown
+
+_FOLLOWED = 8  # re-exports in a row; more is a circle
+
+
+@attrs.frozen
+class Source:
+    """What the source says about one object path.
+
+    Attributes:
+        found: its definition, or why there is none to show.
+        module: the module whose source was read; None if none was found.
+        file: its file.
+    """
+
+    found: Definition | Unknown | Missing
+    module: ModuleSpec | None = None
+    file: str | None = None
+
+    @property
+    def place(self) -> str:
+        line = f":{self.found.line}" if isinstance(self.found, Definition) else ""
+        return f"{self.file}{line}"
+
+
+def read(path: ObjectPath, known: ModuleSpec | None = None) -> Source:
+    """Finds the definition of the object at `path`, through re-exports.
+
+    `known` is the spec of the module that is being imported: what is true is what is really loaded.
+    """
+    for _ in range(_FOLLOWED):
+        spec = _holder(path, known)
+        if spec is None:
+            return Source(Unknown(f"no module of {path.dotted} was found without importing it"))
+        kind = locate.kind(spec)
+        if kind == "namespace":
+            return Source(
+                Missing(f"{spec.name} is a namespace package, which cannot hold a target"), spec
+            )
+        text = locate.source(spec)
+        if text is None:
+            return Source(Unknown(f"{spec.name} has no source"), spec, spec.origin)
+        try:
+            found = definitions.find(
+                text,
+                path.names_in(spec.name),
+                module=spec.name,
+                is_package=spec.submodule_search_locations is not None,
+            )
+        except SyntaxError as error:
+            return Source(Unknown(f"its source does not parse: {error}"), spec, spec.origin)
+        if not isinstance(found, Reexport):
+            return Source(found, spec, spec.origin)
+        if locate.locate(f"{found.module}.{found.name}") is not None:
+            return Source(Unknown(f"{path.dotted} is a module"), spec, spec.origin)
+        path, known = ObjectPath.parse(f"{found.module}:{found.name}"), None
+    return Source(Unknown(f"{path.dotted} is imported in a circle"))
+
+
+def _holder(path: ObjectPath, known: ModuleSpec | None) -> ModuleSpec | None:
+    """The spec of the module part of `path`: its longest prefix that is a module."""
+    for name in path.modules:
+        if known is not None and known.name == name:
+            return known
+        spec = locate.locate(name)
+        if spec is not None:
+            return spec
+    return None
+
+
+def member(declared: Replacement, trust: Trust, known: ModuleSpec | None = None) -> Iterator[Check]:
+    """Every check of one Replacement that its source allows."""
+    target = ObjectPath.parse(declared.target)
+    source = read(target, known)
+    yield from _exists(declared.target, source)
+    for alias in declared.aliases:
+        yield from _exists(alias, read(ObjectPath.parse(alias), known))
+    yield trusted(declared.target, source, trust)
+    if isinstance(source.found, Definition):
+        yield from _fits(declared, source.found)
+
+
+def _exists(path: str, source: Source) -> Iterator[Check]:
+    found = source.found
+    if isinstance(found, Definition):
+        yield Check("target", "pass", path, actual=f"{found.kind} at {source.place}")
+    elif isinstance(found, Missing):
+        where = f" ({source.file})" if source.file else ""
+        yield Check("target", "fail", path, reason=found.reason + where)
+    else:
+        yield Check("target", "unknown", path, reason=found.reason)
+
+
+def trusted(path: str, source: Source, trust: Trust) -> Check:
+    """Whether the code found is code that the config trusts."""
+    if expected := trust.artifact_hashes.get(path):
+        content = None if source.module is None else locate.artifact(source.module)
+        if content is None:
+            return Check("artifact_hash", "unknown", path, reason="its file was not found")
+        return _compare("artifact_hash", path, expected, hashes.artifact_hash(content), source)
+    by_source, by_tree = trust.source_hashes.get(path, ()), trust.ast_hashes.get(path, ())
+    if not by_source and not by_tree:
+        reason = "the config states no hash of the code that it was validated on"
+        return Check("trust", "warning", path, actual="unknown", reason=reason)
+    name = "source_hash" if by_source else "ast_hash"
+    if not isinstance(source.found, Definition):
+        return Check(name, "unknown", path, reason=source.found.reason)
+    by_source_now = hashes.source_hash(source.found.segments)
+    by_tree_now = hashes.ast_hash(source.found.nodes)
+    if by_tree_now in by_tree and by_source_now not in by_source:
+        return _compare("ast_hash", path, by_tree, by_tree_now, source)
+    now = by_source_now if by_source else by_tree_now
+    return _compare(name, path, by_source or by_tree, now, source)
+
+
+def _compare(name: str, path: str, expected: tuple[str, ...], actual: str, source: Source) -> Check:
+    outcome = "pass" if actual in expected else "fail"
+    reason = "" if outcome == "pass" else f"the code at {source.place} is not what was validated"
+    return Check(name, outcome, path, " or ".join(expected), actual, reason)  # type: ignore[arg-type]
+
+
+def _fits(declared: Replacement, target: Definition) -> Iterator[Check]:
+    """Whether the replacement can stand where the target stands."""
+    source = read(ObjectPath.parse(declared.replacement))
+    ours = source.found
+    if isinstance(ours, Missing):
+        yield Check("replacement", "fail", declared.replacement, reason=ours.reason)
+        return
+    if isinstance(ours, Unknown):
+        yield Check("replacement", "unknown", declared.replacement, reason=ours.reason)
+        return
+    yield Check(
+        "replacement", "pass", declared.replacement, actual=f"{ours.kind} at {source.place}"
+    )
+    if declared.kind == "wrap":
+        return  # what the factory returns is checked when there is something to wrap
+    yield _kinds(declared.target, target.kind, ours.kind)
+    yield _signatures(declared.target, target, ours)
+
+
+def _kinds(path: str, theirs: str, ours: str) -> Check:
+    if (theirs == "class") is (ours == "class"):
+        return Check("kind", "pass", path, theirs, ours)
+    return Check("kind", "fail", path, theirs, ours)
+
+
+def _signatures(path: str, target: Definition, ours: Definition) -> Check:
+    theirs_, ours_ = _signature(target), _signature(ours)
+    if theirs_ is None or ours_ is None:
+        return Check("signature", "not_applicable", path)
+    reason = signatures.mismatch(theirs_, ours_, method=target.kind in ("method", "classmethod"))
+    outcome = "pass" if reason is None else "fail"
+    reason = "" if reason is None else f"the replacement {reason}"
+    return Check("signature", outcome, path, str(theirs_), str(ours_), reason)  # type: ignore[arg-type]
+
+
+def _signature(definition: Definition) -> Signature | None:
+    node = definition.nodes[0]
+    if definition.kind in ("class", "property", "cached_property"):
+        return None
+    return signatures.of_definition(node)  # type: ignore[arg-type]
