@@ -67,9 +67,9 @@ class MultiScaleDeformableAttnFunction(Function):
     forward = staticmethod(_forward(None))
 
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: Any) -> Gradients:
+    def backward(ctx: Any, grad_output: Tensor) -> Gradients:  # type: ignore[override]
         """Six gradients, those of value, locations and weights at 0, 3 and 4."""
-        return _gradients(ctx, *grad_outputs)
+        return _gradients(ctx, grad_output)
 
 
 class MultiScaleDeformableAttnFunction_fp32(MultiScaleDeformableAttnFunction):
