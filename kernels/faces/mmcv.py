@@ -67,7 +67,7 @@ class MultiScaleDeformableAttnFunction(Function):
     forward = staticmethod(_forward(None))
 
     @staticmethod
-    def backward(ctx: Any, grad_output: Tensor) -> Gradients:  # type: ignore[override]
+    def backward(ctx: Any, grad_output: Tensor) -> Gradients:
         """Six gradients, those of value, locations and weights at 0, 3 and 4."""
         return _gradients(ctx, grad_output)
 
