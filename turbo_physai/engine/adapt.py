@@ -88,7 +88,7 @@ def _is_type_slot(slot: Slot, original: Any) -> bool:
 
 
 def _refuse_signature(original: Any, new: Any, *, method: bool) -> None:
-    theirs, ours = signatures.of_object(inner(original)), signatures.of_object(new)
+    theirs, ours = signatures.contract(inner(original)), signatures.of_object(new)
     if theirs is None or ours is None:
         return
     reason = signatures.mismatch(theirs, ours, method=method)

@@ -41,6 +41,16 @@ def of_object(obj: Any) -> Signature | None:
         return None
 
 
+def contract(obj: Any) -> Signature | None:
+    """The calls that an original is meant to take: where a decorator hides them behind ``*args`` and
+    ``**kwargs``, those of what it decorates."""
+    shown = of_object(obj)
+    kinds = {p.kind for p in shown.parameters.values()} if shown is not None else set()
+    if {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD} <= kinds and hasattr(obj, "__wrapped__"):
+        return contract(obj.__wrapped__)
+    return shown
+
+
 def mismatch(original: Signature, replacement: Signature, *, method: bool = False) -> str | None:
     """Why a call that `original` takes may fail on `replacement`; None if none can.
 

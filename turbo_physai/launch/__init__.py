@@ -1,0 +1,1 @@
+"""Starts programs with optimizations: in this process, or as a command of its own."""

@@ -1,0 +1,1 @@
+"""The Groups that ship with turbo_physai, one folder a model."""

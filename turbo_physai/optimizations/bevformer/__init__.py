@@ -1,0 +1,1 @@
+"""BEVFormer: its targets, and what takes their place."""
