@@ -1,1 +1,110 @@
-"""Settings shared by every test."""
+"""Fixtures that write real packages to disk and start real interpreters."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import attrs
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+PRELUDE = """\
+import importlib, json, os, sys, turbo_physai
+from turbo_physai import *
+def apply(**arguments):
+    arguments.setdefault("optimization_config_path", "optimization.yaml")
+    return turbo_physai.apply(**arguments)
+def check(**arguments):
+    arguments.setdefault("optimization_config_path", "optimization.yaml")
+    return turbo_physai.check(**arguments)
+def state(report, group="g"):
+    return report.execution[group].state.value
+"""
+
+
+@attrs.frozen
+class Project:
+    """A folder with the packages of a test, and interpreters that start in it.
+
+    Attributes:
+        path: the folder.
+        environment: variables that its interpreters get besides those of the test.
+    """
+
+    path: Path
+    environment: dict[str, str] = attrs.field(factory=dict)
+
+    def write(self, files: dict[str, str]) -> Project:
+        """Writes files; missing `__init__.py` of their folders are added, empty."""
+        for name, text in files.items():
+            file = self.path / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(textwrap.dedent(text))
+            for folder in file.relative_to(self.path).parents:
+                init = self.path / folder / "__init__.py"
+                if folder != Path() and file.suffix == ".py" and f"{folder}/__init__.py" not in files:
+                    init.touch()
+        return self
+
+    def declare(self, declarations: str, config: str = "", **entries: str) -> Project:
+        """Writes a module that declares Groups and a config that lists all of them.
+
+        Args:
+            declarations: expressions that make Groups, with commas between them.
+            config: more top-level YAML.
+            entries: per Group id (with ``_`` for ``.``), more YAML of its entry.
+        """
+        source = f"from turbo_physai import *\nGROUPS = (\n{textwrap.dedent(declarations)},\n)\n"
+        self.write({"declared.py": source})
+        namespace: dict[str, object] = {}
+        exec(source, namespace)
+        lines = [
+            "schema_version: turbophysai/optimization-config/v1",
+            "kind: OptimizationConfig",
+            'metadata: {id: test, version: "1"}',
+            "optimization_modules: [declared]",
+            *textwrap.dedent(config).splitlines(),
+            "optimization_groups:",
+        ]
+        for group in namespace["GROUPS"]:
+            lines.append(f"  - id: {group.id}")
+            entry = entries.get(group.id.replace(".", "_"), "")
+            lines += textwrap.indent(textwrap.dedent(entry), "    ").splitlines()
+        return self.write({"optimization.yaml": "\n".join(lines) + "\n"})
+
+    def python(
+        self, *arguments: str, code: int | None = 0, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs the interpreter in the folder; `code` is the exit code that is expected of it."""
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("TURBO_PHYSAI_")}
+        own = {"PYTHONPATH": f"{self.path}{os.pathsep}{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
+        reports = {"TURBO_PHYSAI_REPORT_DIR": str(self.path / "reports")}
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=self.path,
+            env={**inherited, **own, **reports, **self.environment, **environment},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        if code is not None:
+            assert done.returncode == code, f"{done.stdout}\n{done.stderr}"
+        return done
+
+    def run(self, script: str, code: int | None = 0, **environment: str) -> str:
+        """Runs a script in a fresh interpreter, after a prelude that imports turbo_physai and makes
+        `apply` and `check` use the project's config. Returns what it printed."""
+        text = PRELUDE + textwrap.dedent(script)
+        (self.path / "main.py").write_text(text)
+        return self.python("main.py", code=code, **environment).stdout
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
