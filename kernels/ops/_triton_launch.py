@@ -1,0 +1,151 @@
+"""What launches of Triton kernels share: checks of tensors, and the file of measured program sizes.
+
+The file overrides the sizes that a kernel comes with. It is JSON, an entry per kernel,
+architecture, dtype of the values and head dimension:
+
+    {"ms_deform_attn_forward/sm_90/float32/32": {"rows": 32, "warps": 4, "registers": 64}}
+
+It is looked for where the environment variable TURBO_PHYSAI_TRITON_SIZES says, else in the user's
+cache folder. Nothing is measured unasked.
+"""
+
+# mypy: disable-error-code="import-untyped"
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import triton
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+VARIABLE = "TURBO_PHYSAI_TRITON_SIZES"
+DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+
+
+@dataclass(frozen=True)
+class Size:
+    """A program's share: `rows` (query, head) pairs on `warps` warps of 32 threads.
+
+    `registers` is the most that a thread may use, None for the compiler's choice. Told a number,
+    the compiler also uses it up: it issues all of a sample's loads before it needs the first.
+    """
+
+    rows: int
+    warps: int
+    registers: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, number, most in (("rows", self.rows, 1024), ("warps", self.warps, 32)):
+            if type(number) is not int or not 1 <= number <= most or number & (number - 1):
+                raise ValueError(f"{name} must be a power of two up to {most}, not {number!r}")
+        limit = self.registers
+        if limit is not None and (type(limit) is not int or not 16 <= limit <= 255):
+            raise ValueError(f"registers must be null or 16 to 255, not {limit!r}")
+
+    def options(self) -> dict[str, Any]:
+        """Launch options. FP fusion is named because its default differs between Tritons."""
+        return {"num_warps": self.warps, "maxnreg": self.registers, "enable_fp_fusion": True}
+
+
+def check_dtypes(*tensors: Tensor) -> None:
+    """Refuse dtypes that the kernels do not compute in (TypeError)."""
+    for tensor in tensors:
+        if tensor.dtype not in DTYPES:
+            names = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
+            raise TypeError(f"the Triton kernels take {names}, not {str(tensor.dtype)[6:]}")
+
+
+def aligned_pairs(pairs: Tensor) -> Tensor:
+    """Contiguous, with the first (x, y) where one access can load both."""
+    pairs = pairs.contiguous()
+    return pairs.clone() if pairs.data_ptr() % (2 * pairs.element_size()) else pairs
+
+
+def device_of(tensor: Tensor) -> AbstractContextManager[object]:
+    """Makes the tensor's GPU the current one: Triton launches there. Nothing to do on the CPU."""
+    return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
+
+
+def key(kernel: str, arch: str, dtype: torch.dtype, head_dim: int) -> str:
+    """The name of a size in the file."""
+    return f"{kernel}/{arch}/{str(dtype).removeprefix('torch.')}/{head_dim}"
+
+
+def architecture(device: torch.device) -> str:
+    """Such as "sm_90"; "cpu" when Triton interprets."""
+    if device.type != "cuda":
+        return device.type
+    major, minor = torch.cuda.get_device_capability(device)
+    return f"sm_{major}{minor}"
+
+
+def size_file() -> Path:
+    """Where measured sizes are read from and saved to."""
+    if named := os.environ.get(VARIABLE):
+        return Path(named)
+    folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(folder) / "turbo_physai" / "triton_sizes.json"
+
+
+@cache
+def measured(path: Path) -> dict[str, Size]:
+    """The sizes in a file, read once a process; none when the file does not exist.
+
+    Raises:
+        ValueError: naming the file and the entry that cannot be used.
+    """
+    if not path.exists():
+        return {}
+    try:
+        entries = json.loads(path.read_text())
+    except ValueError as error:
+        raise ValueError(f"{path}: not JSON: {error}") from error
+    if not isinstance(entries, dict):
+        raise ValueError(f"{path}: must be an object of sizes, not {type(entries).__name__}")
+    sizes = {}
+    for name, fields in entries.items():
+        try:
+            sizes[name] = Size(**fields)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{path}: {name}: {error}") from error
+    return sizes
+
+
+def tune(
+    name: str, candidates: Iterable[Size], run: Callable[[Size], object], path: Path
+) -> dict[Size, float]:
+    """Time `run` with each size on the current GPU and save the fastest under `name`.
+
+    A candidate that the GPU cannot hold is passed over. Returns milliseconds (medians) by size.
+    """
+    times: dict[Size, float] = {}
+    for size in candidates:
+        try:
+            times[size] = triton.testing.do_bench(lambda size=size: run(size), return_mode="median")
+        except (triton.runtime.errors.OutOfResources, triton.runtime.errors.PTXASError):
+            continue
+    if not times:
+        raise RuntimeError(f"{name}: no candidate size could be run")
+    best = min(times, key=times.__getitem__)
+    save(path, {**measured(path), name: best})
+    return times
+
+
+def save(path: Path, sizes: dict[str, Size]) -> None:
+    """Write a file of sizes in one step, for the processes that may be reading it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.{os.getpid()}")
+    text = json.dumps({name: asdict(size) for name, size in sorted(sizes.items())}, indent=2)
+    partial.write_text(text + "\n")
+    partial.replace(path)
+    measured.cache_clear()
