@@ -24,10 +24,13 @@ from turbo_physai.errors import (
     OptimizationRollbackError,
     TurboPhysAIError,
 )
+from turbo_physai.evidence import CompatibilityContext, CompatibilityResult
 from turbo_physai.plan import PreparedExecution
 from turbo_physai.report import OptimizationReport
 
 __all__ = [
+    "CompatibilityContext",
+    "CompatibilityResult",
     "Group",
     "OptimizationConfigCatalog",
     "OptimizationConfigError",

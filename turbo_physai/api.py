@@ -11,13 +11,12 @@ import traceback
 from collections.abc import Sequence
 from typing import Final
 
-from turbo_physai.config import OptimizationConfig, OptimizationConfigCatalog, Trust, load, select
-from turbo_physai.declarations import Registry, Replacement
+from turbo_physai.config import OptimizationConfig, OptimizationConfigCatalog, load, select
+from turbo_physai.declarations import Registry
 from turbo_physai.declarations.names import texts
 from turbo_physai.engine import Engine, bindings
 from turbo_physai.errors import TurboPhysAIError
-from turbo_physai.evidence import examine
-from turbo_physai.plan import PreparedExecution, collect, prepare
+from turbo_physai.plan import PreparedExecution, collect, gather, prepare
 from turbo_physai.report import Journal, OptimizationReport, journal
 from turbo_physai.report.text import log
 
@@ -105,14 +104,14 @@ def check(
     What only a live object can tell is ``unknown`` in the checks, with the reason. Arguments and
     errors are those of `apply`.
     """
-    _, prepared = _prepare(
+    config, prepared = _prepare(
         optimization_config_path, model, registry, catalog, force_groups, disable_groups
     )
     for group in prepared.groups.values():
         if group.decision == "apply":
-            trust = group.entry.trust or Trust()
-            members = (m for m in group.declared.members if isinstance(m, Replacement))
-            group.add([check for m in members for check in examine.member(m, trust)])
+            found = gather(group, config.compatibility)
+            prepared.add(found.config)
+            group.add(found.group)
     return prepared
 
 

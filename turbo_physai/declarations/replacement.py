@@ -74,6 +74,9 @@ def _declare(
     aliases: Sequence[str],
     runtime_condition: str | None,
 ) -> Replacement:
+    for path in (target, *texts(aliases, f"{kind}: aliases")):
+        if isinstance(path, str) and path.replace(":", ".").startswith("turbo_physai."):
+            raise ValueError(f"{kind}: turbo_physai does not change itself, found {path!r}")
     if runtime_condition is not None:
         object_path(runtime_condition, f"{kind}: runtime_condition")
     return Replacement(

@@ -8,6 +8,7 @@ were defined there, and can be changed too. References inside other objects cann
 from __future__ import annotations
 
 import functools
+import gc
 import sys
 from collections.abc import Container, Iterator
 from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
@@ -72,6 +73,9 @@ def search(
         subclasses: list[type] = type.__subclasses__(obj)
         for sub in subclasses:
             holders.fixed.append(f"the subclass {sub.__module__}.{sub.__qualname__}")
+        instances = sum(type(each) is obj for each in gc.get_objects())
+        if instances:
+            holders.fixed.append(f"{instances} instance(s) made before")
     return holders
 
 

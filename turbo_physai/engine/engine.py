@@ -11,22 +11,23 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from turbo_physai.config import Trust
+from turbo_physai.declarations import ImportAlias, Inject, RegistryOverride, ReplaceImport
 from turbo_physai.declarations.names import ObjectPath
-from turbo_physai.engine import binding
+from turbo_physai.engine import binding, imports
 from turbo_physai.engine.captured import is_unfinished
 from turbo_physai.engine.finder import WatchingFinder
 from turbo_physai.engine.objects import NotReadyError, origin
 from turbo_physai.engine.outcome import Outcomes
 from turbo_physai.engine.slot import Slot, TargetError, find
-from turbo_physai.engine.state import GroupBinding, MemberBinding, Site
+from turbo_physai.engine.state import GroupBinding, ImportBinding, MemberBinding, Site
 from turbo_physai.errors import OptimizationRollbackError
-from turbo_physai.evidence import Check, examine, locate
+from turbo_physai.evidence import Check, locate
+from turbo_physai.plan import Evidence, gather
 from turbo_physai.report import GroupState, MemberState
 
 if TYPE_CHECKING:
@@ -66,11 +67,12 @@ class Engine:
         self._runs: dict[str, Run] = {}
         self._rechecks: list[Recheck] = []
         members = [m for g in groups if g.state.is_open for m in g.members]
-        self._declared = {s.path.dotted for m in members for s in m.sites}
+        self._declared = {ObjectPath.parse(path).dotted for m in members for path in m.paths}
+        self._targets = frozenset(name for m in members for name in m.modules)
         # Modules of replacements are watched too: one that is half-imported when it is needed is
         # asked again as soon as it is complete.
-        self._targets = {name for m in members for s in m.sites for name in s.path.modules}
-        sources = {n for m in members for n in ObjectPath.parse(m.declared.replacement).modules}
+        paths = (m.declared.replacement for m in members if isinstance(m, MemberBinding))
+        sources = {name for path in paths for name in ObjectPath.parse(path).modules}
         self.finder = WatchingFinder(self._targets | sources, self)
 
     def start(self) -> None:
@@ -91,13 +93,37 @@ class Engine:
     # Events, from the loaders of watched modules.
 
     def before(self, spec: ModuleSpec, module: ModuleType) -> None:
+        known = [group.checked for group in self._groups]
         for group in self._watching(spec.name):
             self._check(group, spec)
+        self._registries(spec.name, imports.free_names)
+        if known != [group.checked for group in self._groups]:
+            self._settle()  # what another thread could not bind for want of evidence
 
     def failed(self, name: str, module: ModuleType) -> None:
+        self._registries(name, imports.settle_names)
         # The body of a reload ended in the middle: what it did define is to be bound all the same.
         if name in self._runs and self._runs[name].module is module:
             self.after(name, module)
+
+    def provides(self, name: str, original: ModuleSpec | None) -> bool:
+        return self._provider(name, original) is not None
+
+    def provide(self, name: str, module: ModuleType) -> ModuleType | None:
+        found = self._provider(name, None)
+        if found is None:
+            return None
+        group, member = found
+        try:
+            provided = imports.provide(member, module)
+        except Exception as error:
+            self._outcomes.fail(group, member, error)
+            return None
+        with self._report.lock:
+            if not group.state.is_open:
+                return None
+            imports.record_provided(group.transaction, name, provided)
+        return provided
 
     def after(self, name: str, module: ModuleType) -> None:
         with self._report.lock:
@@ -110,26 +136,57 @@ class Engine:
 
     def _watching(self, module: str) -> Iterator[GroupBinding]:
         for group in self._groups:
-            paths = (site.path for member in group.members for site in member.sites)
-            if group.state.is_open and any(module in path.modules for path in paths):
+            if group.state.is_open and any(module in m.modules for m in group.members):
                 yield group
 
-    def _check(self, group: GroupBinding, spec: ModuleSpec | None = None) -> None:
-        """Checks all members the first time, later those of the module that runs again."""
-        members = group.members
-        if group.checked and spec is not None:
-            members = tuple(m for m in members if any(spec.name in s.path.modules for s in m.sites))
-        trust = group.prepared.entry.trust or Trust()
+    def _provider(
+        self, name: str, original: ModuleSpec | None
+    ) -> tuple[GroupBinding, ImportBinding] | None:
+        for group in self._watching(name):
+            for member in group.members:
+                if isinstance(member, ImportBinding) and member.module == name:
+                    replaces = isinstance(member.declared, ReplaceImport)
+                    if replaces or imports.is_optional_and_missing(member, original):
+                        return group, member
+        return None
+
+    def _registries(self, name: str, act: Callable[[GroupBinding, ImportBinding], None]) -> None:
+        """Frees or settles the names of a registry around the run of the module `name`."""
+        for group in self._watching(name):
+            for member in group.members:
+                if isinstance(member.declared, RegistryOverride) and member.modules == {name}:
+                    assert isinstance(member, ImportBinding)
+                    try:
+                        act(group, member)
+                    except Exception as error:
+                        self._outcomes.fail(group, member, error)
+
+    def _check(self, group: GroupBinding, spec: ModuleSpec | None = None) -> bool:
+        """Gathers the evidence for a Group: of all members the first time, later of those whose
+        module runs again. Tells whether the Group may be bound by this thread now."""
+        with self._report.lock:
+            if group.checking:  # another thread will bind what waits once it has the evidence
+                return False
+            group.checking, first = True, not group.checked
+        members = [
+            m.declared
+            for m in group.members
+            if isinstance(m, MemberBinding) and (spec is None or spec.name in m.modules)
+        ]
+        stated = self._report.optimization_config.compatibility
         try:
-            checks = [check for m in members for check in examine.member(m.declared, trust, spec)]
+            found = gather(group.prepared, stated, spec, None if first else members)
         except Exception as error:
             self._outcomes.fail(group, None, error)
-            return
+            found = Evidence([], [])
         with self._report.lock:
-            group.checked = True
-            group.prepared.add(checks)
-        if group.prepared.decision == "block":
-            self._outcomes.block(group, group.prepared.reason)
+            self._report.prepared_execution.add(found.config)
+            group.prepared.add(found.group)
+            group.checked, group.checking = True, False
+        for each in self._groups:
+            if each.prepared.decision == "block":
+                self._outcomes.block(each, each.prepared.reason)
+        return group.state.is_open
 
     # Binding.
 
@@ -139,9 +196,7 @@ class Engine:
         while (claimed := self._claim()) is not None:
             group, member = claimed
             try:
-                if not group.checked:
-                    self._check(group)
-                if group.state.is_open:
+                if group.checked or self._check(group):
                     self._bind(group, member)
             finally:
                 member.busy = False
@@ -157,24 +212,36 @@ class Engine:
                 if module is None or is_unfinished(module):
                     continue
                 self._runs[name] = Run(module, 1)
-                reason = "it was imported before it could be watched: others may hold its originals"
-                check = Check("imported_before", "warning", name, reason=reason)
+                check = Check("imported_before", "warning", name, reason=self._why_late())
                 for group in self._watching(name):
-                    if any(self._module_of(s) == name for m in group.members for s in m.sites):
+                    if any(self._acts_on(m, name) for m in group.members):
                         group.prepared.add([check])
 
-    def _claim(self) -> tuple[GroupBinding, MemberBinding] | None:
+    def _why_late(self) -> str:
+        first = "" if self.finder.is_first else ", by a finder that stands before ours"
+        return f"it was imported before it could be watched{first}: others may hold its originals"
+
+    def _acts_on(self, member: MemberBinding | ImportBinding, module: str) -> bool:
+        if isinstance(member, ImportBinding):
+            return member.module == module
+        return any(self._module_of(site) == module for site in member.sites)
+
+    def _claim(self) -> tuple[GroupBinding, MemberBinding | ImportBinding] | None:
         with self._report.lock:
             for group in self._groups:
                 if not self._outcomes.is_ready(group):
                     continue
                 for member in group.members:
-                    if not member.busy and self._can_be_bound(member):
+                    if not member.busy and not group.checking and self._can_be_bound(member):
                         member.busy = True
                         return group, member
         return None
 
-    def _can_be_bound(self, member: MemberBinding) -> bool:
+    def _can_be_bound(self, member: MemberBinding | ImportBinding) -> bool:
+        if isinstance(member, ImportBinding):
+            run = self._runs.get(member.module)
+            bound = (member.bound_in, member.runs)
+            return run is not None and bound != (run.module, run.number)
         if member.waits_for is not None and member.waits_for not in self._runs:
             waited_for = sys.modules.get(member.waits_for)
             if waited_for is not None and is_unfinished(waited_for):
@@ -202,15 +269,18 @@ class Engine:
                     break
         return site.module
 
-    def _bind(self, group: GroupBinding, member: MemberBinding) -> None:
+    def _bind(self, group: GroupBinding, member: MemberBinding | ImportBinding) -> None:
         try:
-            self._bind_or_raise(group, member)
+            if isinstance(member, ImportBinding):
+                self._bind_import(group, member)
+            else:
+                self._bind_object(group, member)
         except OptimizationRollbackError:
             raise
         except NotReadyError as error:
             if error.module in self._runs:  # its body has ended, and it did not come
                 self._outcomes.fail(group, member, TargetError(f"{error.module} lacks it"))
-            else:
+            elif isinstance(member, MemberBinding):
                 member.waits_for, member.execution.note = error.module, str(error)
         except Exception as error:
             self._outcomes.fail(group, member, error)
@@ -218,7 +288,23 @@ class Engine:
             self._outcomes.fail(group, member, error)
             raise
 
-    def _bind_or_raise(self, group: GroupBinding, member: MemberBinding) -> None:
+    def _bind_import(self, group: GroupBinding, member: ImportBinding) -> None:
+        run = self._runs[member.module]
+        value = imports.value_of(member)
+        with self._report.lock:
+            if not group.state.is_open:
+                return
+            if isinstance(member.declared, (ImportAlias, Inject)):
+                imports.add_name(group, member, run.module, value)
+            elif isinstance(member.declared, RegistryOverride):
+                imports.settle_names(group, member)
+            elif not group.transaction:
+                member.execution.note = "not needed: the module was there"
+            member.bound_in, member.runs = run.module, run.number
+            self._record(member, member.module)
+            self._outcomes.complete(group)
+
+    def _bind_object(self, group: GroupBinding, member: MemberBinding) -> None:
         due = [(s, self._run_of(s)) for s in member.sites if self._is_due(s)]
         places = [(site, run, _slot(site, run)) for site, run in due if run is not None]
         exchange = member.exchange
@@ -237,7 +323,10 @@ class Engine:
             if not inherited:
                 self._rebind(group, member, exchange, home)
             member.exchange = exchange
-            self._record(member, exchange, home)
+            record = member.execution
+            record.original, record.replacement = origin(exchange.old), origin(exchange.new)
+            record.note = ""
+            self._record(member, home)
             self._outcomes.complete(group)
 
     def _rebind(
@@ -261,11 +350,9 @@ class Engine:
                 if each.group.state.is_open and each.member.exchange is each.exchange:
                     self._rebind(each.group, each.member, each.exchange, each.home, each.modules)
 
-    def _record(self, member: MemberBinding, exchange: binding.Exchange, home: str) -> None:
+    def _record(self, member: MemberBinding | ImportBinding, module: str) -> None:
         record = member.execution
-        record.state = MemberState.BOUND
-        record.module, record.note = home, ""
-        record.original, record.replacement = origin(exchange.old), origin(exchange.new)
+        record.state, record.module = MemberState.BOUND, module
         record.seconds = round(time.perf_counter() - self._started, 6)
         record.times_bound += 1
 
@@ -275,11 +362,11 @@ class Engine:
         waiting = [m for m in group.members if not m.is_bound]
         main = getattr(sys.modules.get("__main__"), "__spec__", None)
         for member in waiting:
-            if main is not None and main.name in member.sites[0].path.modules:
+            if main is not None and main.name in member.modules:
                 return f"{main.name} ran as __main__, where it is not patched"
         notes = [m.execution.note for m in waiting if m.execution.note]
-        paths = [s.path.text for m in waiting for s in m.sites if s.bound_in is None]
-        return "; ".join(notes) or f"never imported: {', '.join(paths)}"
+        missing = [path for member in waiting for path in member.missing]
+        return "; ".join(notes) or f"never imported: {', '.join(missing)}"
 
     def _after_fork(self) -> None:
         # Only the forking thread lives on: what others held or had claimed is free again.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from turbo_physai.engine.imports import Providers, is_being_imported, spec_for
 from turbo_physai.engine.loader import Events, watch
 
 if TYPE_CHECKING:
@@ -14,14 +15,21 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 
+class Engine(Events, Providers, Protocol):
+    """What the finder works for."""
+
+    def provides(self, name: str, original: ModuleSpec | None) -> bool:
+        """Whether a Group provides the module `name`, for which the others found `original`."""
+
+
 class WatchingFinder:
     """Lets the finders behind it find watched modules and arms the specs that they return."""
 
-    def __init__(self, watched: Iterable[str], events: Events) -> None:
+    def __init__(self, watched: Iterable[str], engine: Engine) -> None:
         # Complete from the start and never changed: find_spec runs under the import system's own
         # lock, where a lock of ours could only be taken in the wrong order, so it takes none.
         self._watched = frozenset(watched)
-        self._events = events
+        self._engine = engine
         self._searching = threading.local()
 
     def find_spec(
@@ -39,8 +47,10 @@ class WatchingFinder:
             spec = self._ask_the_others(fullname, path, target)
         finally:
             searching.discard(fullname)
+        if self._engine.provides(fullname, spec) and is_being_imported():
+            return spec_for(fullname, spec, self._engine)
         if spec is not None:
-            watch(spec, self._events)
+            watch(spec, self._engine)
         return spec
 
     def _ask_the_others(

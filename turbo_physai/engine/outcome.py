@@ -11,7 +11,7 @@ from turbo_physai.errors import OptimizationRollbackError
 from turbo_physai.report import Failure, GroupState, MemberState
 
 if TYPE_CHECKING:
-    from turbo_physai.engine.state import GroupBinding, MemberBinding
+    from turbo_physai.engine.state import GroupBinding, ImportBinding, MemberBinding
     from turbo_physai.report import OptimizationReport
 
 
@@ -41,14 +41,19 @@ class Outcomes:
                 self._end(group, self._ended_as(group, GroupState.BLOCKED), reason)
         self._report.changed()
 
-    def fail(self, group: GroupBinding, member: MemberBinding | None, error: BaseException) -> None:
+    def fail(
+        self,
+        group: GroupBinding,
+        member: MemberBinding | ImportBinding | None,
+        error: BaseException,
+    ) -> None:
         """Ends a Group for an error while a member was bound.
 
         Raises:
             OptimizationRollbackError: what it had changed could not be taken back.
         """
         is_check = isinstance(error, TargetError)
-        where = f"{member.declared.target}: " if member is not None else ""
+        where = f"{member.execution.target}: " if member is not None else ""
         reason = f"{where}{error if is_check else f'{type(error).__name__}: {error}'}"
         try:
             with self._report.lock:
@@ -94,5 +99,4 @@ class Outcomes:
         for member in group.members:
             if member.execution.state is MemberState.BOUND:
                 member.execution.state = MemberState.RESTORED
-            for site in member.sites:
-                site.bound_in = None
+            member.release()

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from turbo_physai.declarations import Replacement
+from turbo_physai.declarations import (
+    ImportAlias,
+    ImportDeclaration,
+    Inject,
+    Member,
+    OptionalImport,
+    RegistryOverride,
+    ReplaceImport,
+    Replacement,
+)
 from turbo_physai.declarations.names import ObjectPath
 from turbo_physai.engine.transaction import Transaction
 from turbo_physai.report import GroupExecution, GroupState, MemberExecution
@@ -58,7 +67,70 @@ class MemberBinding:
 
     @property
     def is_bound(self) -> bool:
-        return all(site.bound_in is not None for site in self.sites)
+        return not self.missing
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return self.declared.paths
+
+    @property
+    def modules(self) -> frozenset[str]:
+        """The modules that have to be watched for it."""
+        return frozenset(name for site in self.sites for name in site.path.modules)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What was not bound yet."""
+        return tuple(site.path.text for site in self.sites if site.bound_in is None)
+
+    def release(self) -> None:
+        """Forgets where it was bound: it was taken back."""
+        for site in self.sites:
+            site.bound_in = None
+
+
+@attrs.define(eq=False)
+class ImportBinding:
+    """One import-compatibility declaration at work.
+
+    Attributes:
+        declared: the declaration.
+        module: the module whose import it acts on.
+        execution: its record in the report.
+        bound_in, runs: the module object that it last acted on, and which run of its body.
+        freed: what it took out of a registry until the module has run.
+        busy: whether some thread is binding it now.
+    """
+
+    declared: ImportDeclaration
+    module: str
+    execution: MemberExecution
+    bound_in: Any = None
+    runs: int = 0
+    freed: dict[str, Any] = attrs.field(factory=dict)
+    busy: bool = False
+
+    @property
+    def is_bound(self) -> bool:
+        return self.bound_in is not None
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return self.declared.paths
+
+    @property
+    def modules(self) -> frozenset[str]:
+        """The modules that have to be watched for it."""
+        return frozenset({self.module})
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What was not bound yet."""
+        return () if self.is_bound else self.paths
+
+    def release(self) -> None:
+        """Forgets where it was bound: it was taken back."""
+        self.bound_in = None
 
 
 @attrs.define(eq=False)
@@ -66,10 +138,11 @@ class GroupBinding:
     """One Group at work: its plan, its members, its transaction and its record in the report."""
 
     prepared: PreparedGroup
-    members: tuple[MemberBinding, ...]
+    members: tuple[MemberBinding | ImportBinding, ...]
     execution: GroupExecution
     transaction: Transaction = attrs.field(factory=Transaction)
     checked: bool = False
+    checking: bool = False
 
     @property
     def id(self) -> str:
@@ -83,23 +156,36 @@ class GroupBinding:
         self.execution.state, self.execution.reason = state, reason
 
 
+_KINDS = {
+    ReplaceImport: "replace_import",
+    ImportAlias: "import_alias",
+    OptionalImport: "optional_import",
+    RegistryOverride: "registry_override",
+    Inject: "inject",
+}
+
+
 def bindings(prepared: PreparedExecution) -> list[GroupBinding]:
     """What is to be done, and the records of it for the report, in the order of binding."""
-    return [_binding(group) for group in prepared.groups.values()]
+    return [_group(group) for group in prepared.groups.values()]
 
 
-def _binding(group: PreparedGroup) -> GroupBinding:
+def _group(group: PreparedGroup) -> GroupBinding:
     state = {
         "apply": GroupState.PENDING,
         "skip": GroupState.SKIPPED,
         "block": GroupState.BLOCKED,
     }[group.decision]
-    members = []
-    for declared in group.declared.members:
-        if not isinstance(declared, Replacement):
-            raise NotImplementedError(f"{type(declared).__name__} in {group.id}")
+    members = tuple(map(_member, group.declared.members))
+    records = [member.execution for member in members]
+    return GroupBinding(group, members, GroupExecution(state, group.reason, records))
+
+
+def _member(declared: Member) -> MemberBinding | ImportBinding:
+    if isinstance(declared, Replacement):
         sites = tuple(Site(ObjectPath.parse(path)) for path in declared.paths)
         record = MemberExecution(declared.kind, declared.target, declared.aliases)
-        members.append(MemberBinding(declared, sites, record))
-    records = [member.execution for member in members]
-    return GroupBinding(group, tuple(members), GroupExecution(state, group.reason, records))
+        return MemberBinding(declared, sites, record)
+    record = MemberExecution(_KINDS[type(declared)], ", ".join(declared.paths))
+    module = declared.target if isinstance(declared, ReplaceImport) else declared.module
+    return ImportBinding(declared, module, record)

@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-from turbo_physai.engine.slot import Slot, describe
+from turbo_physai.engine.slot import ABSENT, Slot, describe
 
 
 class RestoreError(Exception):
@@ -61,6 +61,10 @@ class Transaction:
         slot.write(value)
         if slot.raw() is not value:
             raise RestoreError(f"{describe(slot.owner)} does not keep what is put at {slot.name!r}")
+
+    def note(self, slot: Slot, after: Any, before: Any = ABSENT) -> None:
+        """Remembers a change that somebody else makes on our behalf."""
+        self._changes.append(Change(slot, before, after, captured=True))
 
     def undo(self) -> None:
         """Takes everything back, newest first.

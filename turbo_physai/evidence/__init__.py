@@ -1,5 +1,6 @@
 """What is known about the code that is to be changed, and how it compares with what is wanted."""
 
 from turbo_physai.evidence.check import Check, Outcome
+from turbo_physai.evidence.compatibility import CompatibilityContext, CompatibilityResult
 
-__all__ = ["Check", "Outcome"]
+__all__ = ["Check", "CompatibilityContext", "CompatibilityResult", "Outcome"]

@@ -42,8 +42,8 @@ def of_object(obj: Any) -> Signature | None:
 
 
 def contract(obj: Any) -> Signature | None:
-    """The calls that an original is meant to take: where a decorator hides them behind ``*args`` and
-    ``**kwargs``, those of what it decorates."""
+    """The calls that an original is meant to take: where a decorator hides them behind ``*args``
+    and ``**kwargs``, those of what it decorates."""
     shown = of_object(obj)
     kinds = {p.kind for p in shown.parameters.values()} if shown is not None else set()
     if {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD} <= kinds and hasattr(obj, "__wrapped__"):

@@ -1,6 +1,15 @@
 """What will be done with each Group, decided before anything is changed."""
 
+from turbo_physai.plan.evidence import Evidence, gather
 from turbo_physai.plan.prepare import collect, prepare
 from turbo_physai.plan.prepared import Conflict, PreparedExecution, PreparedGroup
 
-__all__ = ["Conflict", "PreparedExecution", "PreparedGroup", "collect", "prepare"]
+__all__ = [
+    "Conflict",
+    "Evidence",
+    "PreparedExecution",
+    "PreparedGroup",
+    "collect",
+    "gather",
+    "prepare",
+]

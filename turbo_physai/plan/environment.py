@@ -6,8 +6,9 @@ import os
 import platform
 import socket
 import sys
-from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final
+
+from turbo_physai.evidence.packages import version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,11 +28,3 @@ def snapshot(packages: Iterable[str] = ()) -> dict[str, Any]:
         "arguments": list(getattr(sys, "argv", ())),
         "packages": {name: version(name) for name in dict.fromkeys((*PACKAGES, *packages))},
     }
-
-
-def version(distribution: str) -> str | None:
-    """The installed version of a distribution, from its metadata; None if it is not installed."""
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None

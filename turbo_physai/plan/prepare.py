@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 
+import attrs
+
 from turbo_physai.config import GroupEntry, OptimizationConfig
-from turbo_physai.declarations import Registry
+from turbo_physai.declarations import Registry, Replacement
 from turbo_physai.declarations.names import ObjectPath
 from turbo_physai.errors import Fault, OptimizationConfigError
+from turbo_physai.evidence import surroundings
 from turbo_physai.plan.environment import snapshot
 from turbo_physai.plan.order import in_order
 from turbo_physai.plan.prepared import Conflict, PreparedExecution, PreparedGroup
@@ -55,8 +58,11 @@ def prepare(
     }
     for each in groups.values():
         _decide(each, groups, disable)
-    dependencies = config.compatibility.dependencies or {}
-    return PreparedExecution(snapshot(dependencies), groups, _conflicts(groups.values()))
+    stated = config.compatibility
+    environment = snapshot(stated.dependencies or ())
+    prepared = PreparedExecution(environment, groups, _conflicts(groups.values()))
+    prepared.add(list(surroundings.packages_and_backend(stated)))
+    return prepared
 
 
 def _decide(group: PreparedGroup, groups: dict[str, PreparedGroup], disable: Sequence[str]) -> None:
@@ -96,8 +102,30 @@ def _refuse_unknown(entries: Sequence[GroupEntry], registry: Registry) -> None:
         for i, entry in enumerate(entries)
         if entry.id not in registry
     ]
+    for i, entry in enumerate(entries):
+        faults += _unknown_targets(entry, f"optimization_groups[{i}].trust", registry)
     if faults:
         raise OptimizationConfigError(*faults)
+
+
+def _unknown_targets(entry: GroupEntry, key: str, registry: Registry) -> list[Fault]:
+    """A hash of a target that the Group does not have would protect nothing, unnoticed."""
+    if entry.id not in registry or entry.trust is None:
+        return []
+    targets = [m.target for m in registry[entry.id].members if isinstance(m, Replacement)]
+    stated = attrs.asdict(entry.trust)
+    return [
+        Fault(
+            entry.place[0],
+            repr(target),
+            f"a target of the Group: {', '.join(targets)}",
+            f"{key}.{kind}",
+            entry.place[1],
+        )
+        for kind, hashes in stated.items()
+        for target in hashes
+        if target not in targets
+    ]
 
 
 def _refuse_wrong_ids(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from turbo_physai.config import GroupEntry
     from turbo_physai.declarations import Group
@@ -58,8 +58,11 @@ class PreparedGroup:
     def add(self, checks: list[Check]) -> None:
         """Takes in checks, each in place of an earlier answer to the same question; one that fails,
         and was not forced, blocks the Group."""
-        asked = {(check.name, check.subject) for check in checks}
-        self.checks = [c for c in self.checks if (c.name, c.subject) not in asked] + checks
+        self.checks = _with(self.checks, checks)
+        self.heed(checks)
+
+    def heed(self, checks: Iterable[Check]) -> None:
+        """Is blocked by a check that fails and was not forced, its own or one of the config."""
         failed = [check for check in checks if check.blocks(forced=self.forced)]
         if failed and self.decision == "apply":
             self.block("; ".join(map(str, failed)))
@@ -73,6 +76,11 @@ class PreparedGroup:
             "options": dict(self.entry.options or {}),
             "checks": [check.to_dict() for check in self.checks],
         }
+
+
+def _with(checks: list[Check], more: list[Check]) -> list[Check]:
+    asked = {(check.name, check.subject) for check in more}
+    return [check for check in checks if (check.name, check.subject) not in asked] + more
 
 
 @attrs.define
@@ -90,6 +98,13 @@ class PreparedExecution:
     groups: dict[str, PreparedGroup]
     conflicts: tuple[Conflict, ...] = ()
     checks: list[Check] = attrs.field(factory=list)
+
+    def add(self, checks: list[Check]) -> None:
+        """Takes in checks of the config as a whole; one that fails blocks every Group that is to be
+        applied and was not forced past it."""
+        self.checks = _with(self.checks, checks)
+        for group in self.groups.values():
+            group.heed(checks)
 
     @property
     def order(self) -> tuple[str, ...]:

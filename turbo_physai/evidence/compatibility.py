@@ -1,0 +1,66 @@
+"""What a Group's own `compatibility_check` is told, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from turbo_physai.evidence.check import Check
+from turbo_physai.evidence.packages import version
+from turbo_physai.evidence.repository import Repository
+from turbo_physai.evidence.surroundings import backend
+
+
+@attrs.frozen
+class CompatibilityContext:
+    """What is known where a Group is about to be applied.
+
+    Attributes:
+        group_id: its id.
+        options: its options from the config.
+        backend: ``cuda`` or ``cpu``.
+        repository: the git work tree that its first target lies in, or None.
+    """
+
+    group_id: str
+    options: Mapping[str, Any]
+    backend: str
+    repository: Repository | None
+
+    @staticmethod
+    def version(distribution: str) -> str | None:
+        """The installed version of a distribution, or None."""
+        return version(distribution)
+
+
+@attrs.frozen
+class CompatibilityResult:
+    """The answer of a `compatibility_check`.
+
+    Attributes:
+        compatible: whether the Group may be applied.
+        expected, actual, reason: for the report.
+    """
+
+    compatible: bool
+    expected: str = ""
+    actual: str = ""
+    reason: str = ""
+
+
+def context(group_id: str, options: Mapping[str, Any], folder: Path | None) -> CompatibilityContext:
+    repository = None if folder is None else Repository.around(folder)
+    return CompatibilityContext(group_id, options, backend(), repository)
+
+
+def verdict(answer: Any, group_id: str) -> Check:
+    """The check that an answer makes."""
+    name = "compatibility"
+    if not isinstance(answer, CompatibilityResult):
+        reason = f"its compatibility_check returned {answer!r} instead of a CompatibilityResult"
+        return Check(name, "fail", group_id, reason=reason)
+    outcome = "pass" if answer.compatible else "fail"
+    return Check(name, outcome, group_id, answer.expected, answer.actual, answer.reason)  # type: ignore[arg-type]

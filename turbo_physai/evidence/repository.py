@@ -1,0 +1,59 @@
+"""The git work tree that a model's code lies in, as git itself tells it."""
+
+from __future__ import annotations
+
+import subprocess
+from functools import cached_property
+from pathlib import Path
+
+import attrs
+
+_PATIENCE = 10.0  # seconds; a work tree on a slow network disk must not hold up a training
+
+
+@attrs.define(slots=False)
+class Repository:
+    """A git work tree. Each answer is asked of git once; None where git gives none."""
+
+    folder: Path
+
+    @classmethod
+    def around(cls, folder: Path) -> Repository | None:
+        """The work tree that `folder` is part of; None if it is in none."""
+        top = _git(folder, "rev-parse", "--show-toplevel")
+        return None if not top else cls(Path(top))
+
+    @cached_property
+    def commit(self) -> str | None:
+        return _git(self.folder, "rev-parse", "HEAD")
+
+    @cached_property
+    def is_dirty(self) -> bool | None:
+        """Whether tracked files differ from the commit."""
+        changes = _git(self.folder, "status", "--porcelain", "--untracked-files=no")
+        return None if changes is None else bool(changes)
+
+    @cached_property
+    def remotes(self) -> tuple[str, ...]:
+        """The addresses of its remotes."""
+        lines = (_git(self.folder, "remote", "-v") or "").splitlines()
+        return tuple(dict.fromkeys(line.split()[1] for line in lines if len(line.split()) > 1))
+
+    def is_clone_of(self, name: str) -> bool:
+        """Whether a remote is the repository ``owner/name``."""
+        ends = (remote.removesuffix(".git").replace(":", "/") for remote in self.remotes)
+        return any(f"/{end}".lower().endswith(f"/{name.lower()}") for end in ends)
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
