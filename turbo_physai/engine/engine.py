@@ -26,7 +26,8 @@ from turbo_physai.engine.outcome import Outcomes
 from turbo_physai.engine.slot import Slot, TargetError, find
 from turbo_physai.engine.state import GroupBinding, ImportBinding, MemberBinding, Site
 from turbo_physai.errors import OptimizationRollbackError
-from turbo_physai.evidence import Check, locate
+from turbo_physai.evidence import Check, examine, locate
+from turbo_physai.evidence.definitions import Missing
 from turbo_physai.plan import Evidence, gather
 from turbo_physai.report import GroupState, MemberState
 
@@ -366,7 +367,7 @@ class Engine:
                 return f"{main.name} ran as __main__, where it is not patched"
         notes = [m.execution.note for m in waiting if m.execution.note]
         missing = [path for member in waiting for path in member.missing]
-        return "; ".join(notes) or f"never imported: {', '.join(missing)}"
+        return "; ".join(notes) or f"never imported: {', '.join(map(_never_imported, missing))}"
 
     def _after_fork(self) -> None:
         # Only the forking thread lives on: what others held or had claimed is free again.
@@ -374,6 +375,12 @@ class Engine:
         for group in self._groups:
             for member in group.members:
                 member.busy = False
+
+
+def _never_imported(path: str) -> str:
+    """A path, and why it never could be imported where its source tells that."""
+    found = examine.read(ObjectPath.parse(path)).found
+    return f"{path} ({found.reason})" if isinstance(found, Missing) else path
 
 
 def _slot(site: Site, run: Run) -> Slot:
