@@ -195,7 +195,8 @@ def _reexport(binding: _Binding, module: str, is_package: bool) -> Reexport | Un
     if not node.level:
         return Reexport(node.module or "", binding.node.name)
     parts = module.split(".")
-    base = parts[: len(parts) - node.level + (1 if is_package else 0)]
+    depth = len(parts) - node.level + (1 if is_package else 0)
+    base = parts[: max(depth, 0)]
     if not base:
         return Unknown(f"{binding.node.name} is imported from beyond the top package")
     return Reexport(".".join(filter(None, (*base, node.module))), binding.node.name)

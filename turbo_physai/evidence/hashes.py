@@ -35,6 +35,9 @@ def _sha256(text: str) -> str:
 
 def _dump(value: Any) -> str:
     # ast.dump differs between Python versions in which empty fields it shows; none are shown here.
+    if isinstance(value, ast.JoinedStr):
+        # Python 3.12 ends some formatted strings with an empty piece of text.
+        value.values = [v for v in value.values if getattr(v, "value", None) != ""]
     if isinstance(value, ast.AST):
         fields = ((name, field) for name, field in ast.iter_fields(value) if name not in _SILENT)
         shown = (f"{name}={_dump(field)}" for name, field in fields if field not in (None, []))
