@@ -15,19 +15,21 @@ Autocast casts nothing here: dtypes may be mixed, so 16-bit values go with exact
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import warnings
+from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from . import ms_deform_attn_torch
-
-if TYPE_CHECKING:
-    from types import ModuleType
+from .. import _cpu_library
+from .._backends import triton_why_not
+from . import ms_deform_attn_cpu, ms_deform_attn_torch
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _INTEGERS = (torch.int32, torch.int64)
-MAX_HEAD_DIM = 256
+_MAX_HEAD_DIM = 256
+_MAX_KEYS = 2**31 - 1
 
 
 def ms_deform_attn(
@@ -96,8 +98,16 @@ def _forward(
     inputs = (value, spatial_shapes, level_start_index, sampling_locations, attention_weights)
     _check(*inputs)
     _check_levels(value, spatial_shapes, level_start_index)
-    out: Tensor = _backend(value).forward(*inputs)
-    return out
+    if value.numel() == 0 or attention_weights.numel() == 0:
+        batch, _, heads, dim = value.shape
+        return value.new_zeros(batch, sampling_locations.shape[1], heads * dim)
+    if _uses_triton(value, sampling_locations, attention_weights):
+        from . import ms_deform_attn_triton
+
+        return ms_deform_attn_triton.forward(*inputs)
+    if _uses_cpu_library(value):
+        return ms_deform_attn_cpu.forward(*inputs)
+    return ms_deform_attn_torch.forward(*inputs)
 
 
 @torch.library.custom_op("turbo_physai::ms_deform_attn_backward", mutates_args=())
@@ -113,8 +123,20 @@ def _backward(
     _check(*inputs)
     _check_grad(grad_out, value, sampling_locations)
     _check_levels(value, spatial_shapes, level_start_index)
-    grads: tuple[Tensor, Tensor, Tensor] = _backend(value).backward(grad_out, *inputs)
-    return grads
+    if value.numel() == 0 or attention_weights.numel() == 0:
+        return (
+            value.new_zeros(value.shape),
+            sampling_locations.new_zeros(sampling_locations.shape),
+            attention_weights.new_zeros(attention_weights.shape),
+        )
+    if _uses_triton(grad_out, value, sampling_locations, attention_weights):
+        from . import ms_deform_attn_triton
+
+        deterministic = torch.are_deterministic_algorithms_enabled()
+        return ms_deform_attn_triton.backward(grad_out, *inputs, deterministic=deterministic)
+    if _uses_cpu_library(value):
+        return ms_deform_attn_cpu.backward(grad_out, *inputs)
+    return ms_deform_attn_torch.backward(grad_out, *inputs)
 
 
 @_forward.register_fake
@@ -168,9 +190,26 @@ _forward.register_autograd(_differentiate, setup_context=_save)
 _backward.register_autograd(_refuse_second_derivative)
 
 
-def _backend(value: Tensor) -> ModuleType:
-    """The fastest module that can run on `value`'s device."""
-    return ms_deform_attn_torch
+def _uses_triton(*floats: Tensor) -> bool:
+    if not floats[0].is_cuda or any(tensor.dtype == torch.float64 for tensor in floats):
+        return False
+    return triton_why_not() is None
+
+
+def _uses_cpu_library(value: Tensor) -> bool:
+    if value.device.type != "cpu":
+        return False
+    if _cpu_library.library() is None:
+        _warn_of_slow_cpu()
+        return False
+    return True
+
+
+@cache
+def _warn_of_slow_cpu() -> None:
+    warnings.warn(
+        f"ms_deform_attn runs on PyTorch's own operators: {_cpu_library.why_not()}", stacklevel=3
+    )
 
 
 def _check(
@@ -198,9 +237,9 @@ def _check(
         )
     batch, _, heads, dim = value.shape
     _, queries, _, levels, points, _ = sampling_locations.shape
-    if dim % 4 or not 4 <= dim <= MAX_HEAD_DIM:
+    if dim % 4 or not 4 <= dim <= _MAX_HEAD_DIM:
         raise ValueError(
-            f"the head dimension of value must be a multiple of 4 up to {MAX_HEAD_DIM}, not {dim}"
+            f"the head dimension of value must be a multiple of 4 up to {_MAX_HEAD_DIM}, not {dim}"
         )
     for name, tensor, expected in (
         ("sampling_locations", sampling_locations, (batch, queries, heads, levels, points, 2)),
@@ -237,6 +276,8 @@ def _check_levels(value: Tensor, spatial_shapes: Tensor, level_start_index: Tens
     if value.device.type != "cpu":
         return
     keys = value.shape[1]
+    if keys > _MAX_KEYS:
+        raise ValueError(f"value must have fewer than 2**31 rows, not {keys}")
     shapes: list[list[int]] = spatial_shapes.tolist()
     starts: list[int] = level_start_index.tolist()
     for level, ((height, width), start) in enumerate(zip(shapes, starts, strict=True)):

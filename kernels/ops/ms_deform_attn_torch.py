@@ -36,8 +36,6 @@ def forward(
     """See `ms_deform_attn`."""
     batch, _, heads, dim = value.shape
     queries = sampling_locations.shape[1]
-    if value.numel() == 0 or sampling_locations.numel() == 0:
-        return value.new_zeros(batch, queries, heads * dim)
     table = _table(value, _sum_dtype(value, sampling_locations, attention_weights))
     corners = _corners(
         table, value, spatial_shapes, level_start_index, sampling_locations, attention_weights
@@ -59,12 +57,6 @@ def backward(
     attention_weights: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """See `ms_deform_attn_backward`. As deterministic as `Tensor.index_add_` is."""
-    if value.numel() == 0 or sampling_locations.numel() == 0:
-        return (
-            value.new_zeros(value.shape),
-            sampling_locations.new_zeros(sampling_locations.shape),
-            attention_weights.new_zeros(attention_weights.shape),
-        )
     table = _table(value, _sum_dtype(value, sampling_locations, attention_weights))
     corners = _corners(
         table, value, spatial_shapes, level_start_index, sampling_locations, attention_weights
