@@ -42,7 +42,7 @@ class ModelConfig:
         dropout: probability in every layer.
     """
 
-    bev: int = 50
+    bev: int = 40
     levels: int = 1
     embed_dims: int = 128
     heads: int = 8

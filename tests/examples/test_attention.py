@@ -113,9 +113,7 @@ def test_spatial_attention_averages_over_the_cameras_that_see_a_query():
                 total += attention.deformable_attention(
                     query[item, position][None, None],
                     value=case["value"][camera, :, item][None],
-                    reference_points=case["reference_points_cam"][camera, item, position][
-                        None, None
-                    ],
+                    reference_points=points[camera, item, position][None, None],
                     spatial_shapes=LEVELS,
                     level_start_index=STARTS,
                 )[0, 0]

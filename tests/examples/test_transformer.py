@@ -64,6 +64,17 @@ def test_the_rotated_map_is_written_into_the_callers(transformer):
     torch.testing.assert_close(previous, expected)
 
 
+@pytest.mark.parametrize(("right", "ahead"), [(0, 2.0), (3.0, 0), (1.0, -2.0)])
+def test_the_shift_is_the_motion_to_the_right_and_ahead_in_map_sizes(transformer, right, ahead):
+    heading = np.random.uniform(0, 2 * np.pi)
+    can_bus = np.zeros(18)
+    can_bus[0] = ahead * np.cos(heading) + right * np.sin(heading)
+    can_bus[1] = ahead * np.sin(heading) - right * np.cos(heading)
+    can_bus[-2] = heading
+    shift = transformer._shift([{"can_bus": can_bus}], (0.5, 0.25), 20, 40)
+    assert shift[0] == pytest.approx([right / 10, ahead / 10])
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_an_object_that_stands_still_is_found_in_the_moved_map(transformer, seed):
     """Ego motion, heading and map axes agree: where it is now, the previous map shows it."""

@@ -90,6 +90,30 @@ def _draw(
     return np.asarray(image)
 
 
+def _scatter(
+    objects: int, rng: np.random.Generator
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Random boxes (G, 9) on the road around the vehicle and their labels (G,)."""
+    labels = rng.integers(len(CLASSES), size=objects)
+    sizes = np.array([SIZES[CLASSES[label]] for label in labels])
+    extent = sizes[:, :3] * rng.uniform(0.9, 1.1, (objects, 3))
+    # One sector each keeps the boxes apart.
+    bearing = 2 * np.pi * (np.arange(objects) + rng.uniform(0.2, 0.8, objects)) / objects
+    distance = rng.uniform(8, 40, objects)
+    yaw = rng.uniform(-np.pi, np.pi, objects)
+    speed = sizes[:, 3] * rng.uniform(0, 1, objects)
+    columns = [
+        distance * np.cos(bearing),
+        distance * np.sin(bearing),
+        GROUND + extent[:, 2] / 2,
+        *extent.T,
+        yaw,
+        speed * np.cos(yaw),
+        speed * np.sin(yaw),
+    ]
+    return np.stack(columns, -1), labels
+
+
 def make_frames(seed: int, scale: float, length: int = 2, objects: int = 24) -> list[Frame]:
     """Drive through a random scene.
 
@@ -100,31 +124,22 @@ def make_frames(seed: int, scale: float, length: int = 2, objects: int = 24) -> 
         objects: boxes around the vehicle; those that leave the BEV range are left out.
     """
     rng = np.random.default_rng(seed)
-    names = list(CLASSES)
-    labels = rng.integers(len(names), size=objects)
-    sizes = np.array([SIZES[names[label]] for label in labels])
-    # One sector each keeps the boxes apart.
-    bearing = 2 * np.pi * (np.arange(objects) + rng.uniform(0.2, 0.8, objects)) / objects
-    distance = rng.uniform(8, 40, objects)
-    yaw = rng.uniform(-np.pi, np.pi, objects)
-    velocity = sizes[:, 3:] * rng.uniform(0, 1, (objects, 1))
-    velocity = velocity * np.stack([np.cos(yaw), np.sin(yaw)], -1)
+    now, labels = _scatter(objects, rng)
     heading, speed, turn = rng.uniform(0, 2 * np.pi), rng.uniform(2, 8), rng.uniform(-0.1, 0.1)
-    extent = sizes[:, :3] * rng.uniform(0.9, 1.1, (objects, 3))
-    centre = np.stack([distance * np.cos(bearing), distance * np.sin(bearing)], -1)
-
-    # Everything above is seen from the last frame; earlier ones look back from there.
     matrices = rig(scale)
     size = round(IMAGE_SIZE[0] * scale), round(IMAGE_SIZE[1] * scale)
+
     frames = []
     for step in range(1 - length, 1):
+        # The last frame's axes are the scene's; earlier ones are seen from there.
         time, angle = step * INTERVAL, step * turn
-        back = np.array([0.0, speed * time])  # where the vehicle was
+        ahead = speed * time
         cos, sin = np.cos(angle), np.sin(angle)
-        turned = np.array([[cos, -sin], [sin, cos]])  # the vehicle's axes then, as columns
-        moved = (centre + velocity * time - back) @ turned
-        height = GROUND + extent[:, 2:] / 2
-        boxes = np.hstack([moved, height, extent, (yaw - angle)[:, None], velocity @ turned])
+        axes = np.array([[cos, -sin], [sin, cos]])  # the vehicle's at that time, as columns
+        boxes = now.copy()
+        boxes[:, :2] = (now[:, :2] + now[:, 7:] * time - (0, ahead)) @ axes
+        boxes[:, 6] -= angle
+        boxes[:, 7:] = now[:, 7:] @ axes
         keep = in_range(boxes)
         images = [_draw(boxes[keep], labels[keep], matrix, size, rng) for matrix in matrices]
         frames.append(
@@ -133,7 +148,7 @@ def make_frames(seed: int, scale: float, length: int = 2, objects: int = 24) -> 
                 lidar2img=matrices,
                 boxes=boxes[keep],
                 labels=labels[keep],
-                position=(back[1] * np.cos(heading), back[1] * np.sin(heading)),
+                position=(ahead * np.cos(heading), ahead * np.sin(heading)),
                 heading=heading + angle,
             )
         )
