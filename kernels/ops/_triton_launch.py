@@ -115,6 +115,10 @@ def measured(path: Path) -> dict[str, Size]:
     sizes = {}
     for name, fields in entries.items():
         try:
+            if not isinstance(fields, dict):
+                raise ValueError(
+                    f"must be an object with rows, warps and registers, not {fields!r}"
+                )
             sizes[name] = Size(**fields)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{path}: {name}: {error}") from error

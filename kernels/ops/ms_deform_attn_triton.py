@@ -138,7 +138,8 @@ def _key(kernel: str, value: Tensor) -> str:
     return launch.key(f"ms_deform_attn_{kernel}", arch, value.dtype, value.shape[3])
 
 
-def _size(kernel: str, value: Tensor) -> Size:
+def size_for(kernel: str, value: Tensor) -> Size:
+    """The size that "forward" or "backward" runs with: a measured one, else the built-in one."""
     measured = launch.measured(launch.size_file()).get(_key(kernel, value))
     return measured or default_size(kernel, value.shape[3])
 
@@ -157,7 +158,7 @@ def _forward(
     out = torch.empty(batch, queries, heads * dim, dtype=value.dtype, device=value.device)
     if out.numel() == 0:
         return out
-    size = size or _size("forward", value)
+    size = size or size_for("forward", value)
     with launch.device_of(value):
         _forward_kernel[(batch * heads * triton.cdiv(queries, size.rows),)](
             out,
@@ -202,7 +203,7 @@ def _backward(
     if grad_out.numel() == 0 or weights.numel() == 0:
         return sums.to(value.dtype), grad_locations, grad_weights
     steps = _steps(grad_out, weights, queries * levels * points) if deterministic else None
-    size = size or _size("backward", value)
+    size = size or size_for("backward", value)
     if deterministic:
         size = deterministic_size(size)
     with launch.device_of(value):

@@ -1,0 +1,115 @@
+"""The Triton kernels of ms_deform_attn, interpreted and on a GPU if there is one; their sizes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+if sys.platform != "linux":
+    pytest.skip("Triton runs on Linux", allow_module_level=True)
+
+from turbo_physai.kernels.ops import _triton_launch as launch
+from turbo_physai.kernels.ops import ms_deform_attn_triton as op
+from turbo_physai.kernels.ops._triton_launch import Size
+
+CHECKS = Path(__file__).with_name("triton_ms_deform_attn_checks.py")
+
+
+@pytest.mark.parametrize("part", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
+def test_interpreted_kernels_agree_with_autograd(part: str) -> None:
+    _run_checks(part, TRITON_INTERPRET="1")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_compiled_kernels_agree_with_autograd() -> None:
+    _run_checks("slow or not slow", TRITON_INTERPRET="0")
+
+
+def _run_checks(part: str, **environment: str) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", part, str(CHECKS)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+@pytest.mark.parametrize("kernel", ["forward", "backward"])
+@pytest.mark.parametrize("head_dim", range(4, 257, 4))
+def test_every_head_dimension_has_a_size_that_is_also_a_candidate(
+    kernel: str, head_dim: int
+) -> None:
+    size = op.default_size(kernel, head_dim)
+    assert size in op.candidates(kernel, head_dim)
+    assert op.deterministic_size(size).rows >= 1
+
+
+def test_a_saved_size_is_used_instead_of_the_built_in_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "folder" / "sizes.json"
+    monkeypatch.setenv(launch.VARIABLE, str(path))
+    value = torch.zeros(1, 1, 1, 32)
+    assert op.size_for("forward", value) == op.default_size("forward", 32)
+    saved = Size(rows=64, warps=8, registers=None)
+    launch.save(path, {"ms_deform_attn_forward/cpu/float32/32": saved})
+    assert op.size_for("forward", value) == saved
+    assert op.size_for("backward", value) == op.default_size("backward", 32)
+    assert op.size_for("forward", value.half()) == op.default_size("forward", 32)
+
+
+def test_sizes_are_kept_in_the_users_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(launch.VARIABLE, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert launch.size_file() == Path("/somewhere/turbo_physai/triton_sizes.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not JSON"),
+        ("[]", "must be an object of sizes, not list"),
+        ('{"a": 3}', "a: must be an object with rows, warps and registers, not 3"),
+        ('{"a": {"rows": 24, "warps": 4}}', "a: rows must be a power of two up to 1024, not 24"),
+        ('{"a": {"rows": 32, "warps": 0}}', "a: warps must be a power of two up to 32, not 0"),
+        ('{"a": {"rows": true, "warps": 1}}', "a: rows must be a power of two up to 1024, not Tru"),
+        ('{"a": {"rows": 8, "warps": 1, "registers": 999}}', "a: registers must be null or 16 to"),
+        ('{"a": {"rows": 8, "stages": 1}}', "a: .*'stages'"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "sizes.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=f"^{path}: {message}"):
+        launch.measured(path)
+
+
+def test_the_fastest_candidate_is_saved_beside_earlier_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "sizes.json"
+    earlier = Size(rows=4, warps=1)
+    launch.save(path, {"other": earlier})
+    milliseconds = {Size(8, 1): 3.0, Size(16, 2): 1.0, Size(32, 4): 2.0}
+    ran = []
+
+    def bench(run: object, return_mode: str) -> float:
+        run()  # type: ignore[operator]
+        return milliseconds[ran[-1]]
+
+    monkeypatch.setattr("triton.testing.do_bench", bench)
+    assert launch.tune("kernel", milliseconds, ran.append, path) == milliseconds
+    assert launch.measured(path) == {"other": earlier, "kernel": Size(16, 2)}
+
+
+def test_tuning_needs_a_gpu() -> None:
+    value = torch.zeros(1, 1, 1, 4)
+    with pytest.raises(RuntimeError, match="measured on a CUDA device, not on cpu"):
+        op.tune(value, value, value, value, value)
