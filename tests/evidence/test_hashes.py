@@ -34,7 +34,7 @@ def test_indentation_and_place_do_not_matter():
 def test_any_change_of_the_code_changes_both():
     for old, new in (
         ("2", "3"),
-        ("(x)()", "(x)('')"),
+        ("x)()", "x)('')"),
         ("!r", "!s"),
         ("Doc.", "Doc"),
         ("decorator(1)", "decorator(2)"),
