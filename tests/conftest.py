@@ -47,7 +47,11 @@ class Project:
             file.write_text(textwrap.dedent(text))
             for folder in file.relative_to(self.path).parents:
                 init = self.path / folder / "__init__.py"
-                if folder != Path() and file.suffix == ".py" and f"{folder}/__init__.py" not in files:
+                if (
+                    folder != Path()
+                    and file.suffix == ".py"
+                    and f"{folder}/__init__.py" not in files
+                ):
                     init.touch()
         return self
 
@@ -98,11 +102,16 @@ class Project:
         return done
 
     def run(self, script: str, code: int | None = 0, **environment: str) -> str:
+        """Runs a script as `script` does and returns what it printed."""
+        return self.script(script, code, **environment).stdout
+
+    def script(
+        self, script: str, code: int | None = 0, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
         """Runs a script in a fresh interpreter, after a prelude that imports turbo_physai and makes
-        `apply` and `check` use the project's config. Returns what it printed."""
-        text = PRELUDE + textwrap.dedent(script)
-        (self.path / "main.py").write_text(text)
-        return self.python("main.py", code=code, **environment).stdout
+        `apply` and `check` use the project's config."""
+        (self.path / "main.py").write_text(PRELUDE + textwrap.dedent(script))
+        return self.python("main.py", code=code, **environment)
 
 
 @pytest.fixture
