@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-import secrets
 import threading
-import time
 import traceback
 from collections.abc import Sequence
 from typing import Final
@@ -17,13 +15,13 @@ from turbo_physai.declarations.names import texts
 from turbo_physai.engine import Engine, bindings
 from turbo_physai.errors import TurboPhysAIError
 from turbo_physai.plan import PreparedExecution, collect, gather, prepare
-from turbo_physai.report import Journal, OptimizationReport, journal
+from turbo_physai.report import Journal, OptimizationReport, Reporter, journal, ranks
+from turbo_physai.report.strict import STRICT_VARIABLE, Strict
 from turbo_physai.report.text import log
 
 FORCE_VARIABLE: Final = "TURBO_PHYSAI_FORCE_GROUPS"
 DISABLE_VARIABLE: Final = "TURBO_PHYSAI_DISABLE_GROUPS"
 LOG_VARIABLE: Final = "TURBO_PHYSAI_LOG_REPORT"
-RUN_ID_VARIABLE: Final = "TURBO_PHYSAI_RUN_ID"
 RUNTIME_CONFIG_VARIABLE: Final = "TURBO_PHYSAI_RUNTIME_CONFIG"
 OFF_VARIABLE: Final = "TURBO_PHYSAI_DISABLE"
 
@@ -69,24 +67,27 @@ def apply(
     config, prepared = _prepare(
         optimization_config_path, model, registry, catalog, force_groups, disable_groups
     )
-    if os.environ.get(OFF_VARIABLE) == "1":
+    is_off = os.environ.get(OFF_VARIABLE) == "1"
+    if is_off:
         for each in prepared.groups.values():
             each.decision, each.reason = "skip", f"{OFF_VARIABLE}=1"
     groups = bindings(prepared)
-    run_id = os.environ.get(RUN_ID_VARIABLE) or new_run_id()
+    run_id = ranks.run_id()
     report = OptimizationReport(
         run_id,
         config,
         prepared,
         {group.id: group.execution for group in groups},
         Journal(journal.place(run_id)),
+        Reporter(),
         os.environ.get(RUNTIME_CONFIG_VARIABLE),
     )
     if log_report or os.environ.get(LOG_VARIABLE) == "1":
         report.on_final(log)
-    engine = Engine(report, groups)
-    atexit.register(engine.close)
-    engine.start()
+    if is_off:
+        report.changed()
+    else:
+        _start(Engine(report, groups), report)
     return report
 
 
@@ -115,9 +116,19 @@ def check(
     return prepared
 
 
-def new_run_id() -> str:
-    """An id for a launch: sorts by time and is unique without asking anyone."""
-    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+def validate() -> None:
+    """Raises what `apply` would, of all that can be told from the configuration alone."""
+    _prepare(None, None, None, None, (), ())
+
+
+def _start(engine: Engine, report: OptimizationReport) -> None:
+    if os.environ.get(STRICT_VARIABLE) == "1":
+        strict = Strict(report)
+        report.after_change = strict.enforce
+        atexit.register(strict.end, engine.close)
+    else:
+        atexit.register(engine.close)
+    engine.start()
 
 
 def _prepare(

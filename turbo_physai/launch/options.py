@@ -10,6 +10,7 @@ import attrs
 from turbo_physai import api
 from turbo_physai.config import select
 from turbo_physai.config.selection import CONFIG_VARIABLE
+from turbo_physai.report import ranks
 from turbo_physai.report.journal import REPORT_DIR_VARIABLE
 
 
@@ -32,7 +33,7 @@ class Options:
         """
         variables = {
             CONFIG_VARIABLE: str(select(self.optimization_config, self.model)),
-            api.RUN_ID_VARIABLE: os.environ.get(api.RUN_ID_VARIABLE) or api.new_run_id(),
+            ranks.RUN_ID_VARIABLE: os.environ.get(ranks.RUN_ID_VARIABLE) or ranks.new_run_id(),
         }
         if self.force_groups:
             variables[api.FORCE_VARIABLE] = ",".join(self.force_groups)

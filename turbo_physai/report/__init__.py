@@ -9,6 +9,7 @@ from turbo_physai.report.execution import (
     Origin,
 )
 from turbo_physai.report.journal import Journal
+from turbo_physai.report.process import Reporter
 from turbo_physai.report.report import OptimizationReport
 
 __all__ = [
@@ -20,4 +21,5 @@ __all__ = [
     "MemberState",
     "OptimizationReport",
     "Origin",
+    "Reporter",
 ]

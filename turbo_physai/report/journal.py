@@ -11,26 +11,24 @@ from pathlib import Path
 from typing import Any, Final
 
 REPORT_DIR_VARIABLE: Final = "TURBO_PHYSAI_REPORT_DIR"
+PATTERN: Final = "report-*.json"
 
 
 class Journal:
-    """Writes the report of the process that created it, and of no other."""
+    """The file of one process's report."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._owner = os.getpid()
         self.error: OSError | None = None
 
     def write(self, report: dict[str, Any]) -> None:
-        """Replaces the file. A forked child writes nothing; a full disk must not stop a training,
-        so an error is kept in `error` instead."""
-        if os.getpid() != self._owner:
-            return
+        """Replaces the file. A full disk must not stop a training, so an error is kept in `error`
+        instead."""
         # Written beside the file and renamed over it: a reader, or a kill in the middle, sees the
         # old state or the new one, never half of either.
         draft = self.path.with_suffix(".tmp")
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             draft.write_text(json.dumps(report, indent=1, default=str) + "\n", encoding="utf-8")
             draft.replace(self.path)
         except OSError as error:
@@ -45,4 +43,6 @@ def place(run_id: str, report_dir: str | os.PathLike[str] | None = None) -> Path
     folder = report_dir or os.environ.get(REPORT_DIR_VARIABLE)
     if not folder:
         folder = Path(tempfile.gettempdir()) / f"turbo_physai-{os.getuid()}" / run_id
-    return Path(folder).absolute() / f"report-{socket.gethostname()}-{os.getpid()}.json"
+    # The run is part of the name: a container that starts again has its host and pid once more.
+    name = PATTERN.replace("*", f"{run_id}-{socket.gethostname()}-{os.getpid()}")
+    return Path(folder).absolute() / name

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from turbo_physai.report.execution import GroupState
+from turbo_physai.report.execution import GroupState, MemberState
 from turbo_physai.report.ranks import rank, world_size
 
 if TYPE_CHECKING:
@@ -20,8 +21,12 @@ if TYPE_CHECKING:
     from turbo_physai.plan import PreparedExecution
     from turbo_physai.report.execution import GroupExecution
     from turbo_physai.report.journal import Journal
+    from turbo_physai.report.process import Reporter
 
 SCHEMA: Final = "turbophysai/report/v1"
+
+# The states in which a Group is for as long as none of its targets was imported.
+_IDLE: Final = (GroupState.PENDING, GroupState.SKIPPED, GroupState.NOT_STARTED)
 
 logger = logging.getLogger("turbo_physai")
 
@@ -37,6 +42,7 @@ class OptimizationReport:
         optimization_config_path: absolute path of the config file.
         runtime_config_path: path of the RuntimeConfig that a launcher applied, or None.
         journal: the file that holds this report, replaced at every change.
+        after_change: called at the end of every change, and may raise; for strict mode.
         lock: guards all of it. The engine changes the report only while holding it.
     """
 
@@ -47,6 +53,7 @@ class OptimizationReport:
         prepared_execution: PreparedExecution,
         execution: dict[str, GroupExecution],
         journal: Journal,
+        reporter: Reporter,
         runtime_config_path: str | None = None,
     ) -> None:
         self.run_id = run_id
@@ -55,8 +62,11 @@ class OptimizationReport:
         self.execution = execution
         self.optimization_config_path: Path = optimization_config.path
         self.runtime_config_path = runtime_config_path
+        self.started_at = datetime.now(timezone.utc).isoformat()
         self.journal = journal
+        self.after_change: Callable[[], None] | None = None
         self.lock = threading.RLock()
+        self._reporter = reporter
         self._final = False
         self._callbacks: list[Callable[[OptimizationReport], object]] = []
 
@@ -72,6 +82,21 @@ class OptimizationReport:
         states = Counter(group.state for group in self.execution.values())
         return {state.value: states[state] for state in GroupState}
 
+    @property
+    def leaves_journal(self) -> bool:
+        """Whether this process is one of those by which a run is judged, as far as can be told now:
+        its ranks, but not their workers and helpers."""
+        return self._reporter.reports(self._has_acted)
+
+    @property
+    def _has_acted(self) -> bool:
+        groups = self.execution.values()
+        return any(
+            group.state not in _IDLE
+            or any(m.state is not MemberState.WAITING for m in group.members)
+            for group in groups
+        )
+
     def on_final(self, callback: Callable[[OptimizationReport], object]) -> None:
         """Calls `callback(report)` once: when the report becomes final, or now if it is."""
         with self.lock:
@@ -82,15 +107,20 @@ class OptimizationReport:
 
     def changed(self) -> None:
         """Takes note of a change: writes the journal and, with the last Group settled, finishes."""
+        if not self._reporter.is_this_process:
+            return  # what a forked child does is no part of its parent's report
         with self.lock:
             settled = all(g.state is not GroupState.PENDING for g in self.execution.values())
             became_final, self._final = settled and not self._final, self._final or settled
-            self.journal.write(self.to_dict())
+            if self.leaves_journal:
+                self.journal.write(self.to_dict())
             callbacks = self._callbacks if became_final else []
             if became_final:
                 self._callbacks = []
         for callback in callbacks:
             self._call(callback)
+        if self.after_change is not None:
+            self.after_change()
 
     def _call(self, callback: Callable[[OptimizationReport], object]) -> None:
         # It may run inside one of the model's import statements, which must not break.
@@ -106,6 +136,7 @@ class OptimizationReport:
                 "schema_version": SCHEMA,
                 "run_id": self.run_id,
                 "final": self._final,
+                "started_at": self.started_at,
                 "rank": rank(),
                 "world_size": world_size(),
                 "summary": self.summary,

@@ -19,7 +19,10 @@ logger = logging.getLogger("turbo_physai")
 
 
 def log(report: OptimizationReport) -> None:
-    """Sends the report to the logger ``turbo_physai``: rank 0 the whole, other ranks one line."""
+    """Sends the report to the logger ``turbo_physai``: rank 0 the whole, other ranks one line.
+    Workers and helpers are silent."""
+    if not report.leaves_journal:
+        return
     text = render(report) if rank() == 0 else f"turbo_physai: rank {rank()}: {one_line(report)}"
     if logger.hasHandlers() and logger.isEnabledFor(logging.INFO):
         logger.info("%s", text)
