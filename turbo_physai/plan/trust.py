@@ -1,0 +1,78 @@
+"""Turns a recipe, a config without trust, into a config that trusts the code of one checkout."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import attrs
+import yaml
+
+from turbo_physai.config import load
+from turbo_physai.declarations import Registry, Replacement
+from turbo_physai.declarations.names import ObjectPath
+from turbo_physai.errors import Fault, OptimizationConfigError
+from turbo_physai.evidence import examine, hashes, surroundings
+from turbo_physai.evidence.definitions import Definition
+from turbo_physai.plan.prepare import collect
+
+
+class _Dumper(yaml.SafeDumper):
+    def check_simple_key(self) -> bool:
+        """Targets are long: PyYAML would put keys of over 128 characters on a line of their own."""
+        return isinstance(self.event, yaml.ScalarEvent) or super().check_simple_key()
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        """Lists stand indented under their key."""
+        return super().increase_indent(flow, False)
+
+
+def generate(recipe: Path, checkout: Path, registry: Registry | None = None) -> str:
+    """The text of the config that `recipe` becomes on the code in `checkout`.
+
+    Args:
+        recipe: an OptimizationConfig without trust. Where it states commits, the checkout has to be
+            at one of them, and clean.
+        checkout: the folder that the targets' modules are found in; nothing in it is imported.
+        registry: Groups besides those of the recipe's optimization modules.
+
+    Raises:
+        OptimizationConfigError: the recipe is wrong, the checkout is not what it states, or a
+            target cannot be found in it.
+    """
+    config = load(recipe)
+    groups = collect(config, registry)
+    stated = config.compatibility
+    if stated.commits is not None:
+        stated = attrs.evolve(stated, allow_dirty=False)
+    faults = [
+        Fault(str(checkout), check.actual or check.reason, check.expected, check.name)
+        for check in surroundings.repository(stated, checkout)
+        if check.outcome != "pass"
+    ]
+    document: dict[str, Any] = yaml.safe_load(recipe.read_text(encoding="utf-8"))
+    sys.path.insert(0, str(checkout))
+    try:
+        for entry in document.get("optimization_groups", ()):
+            targets = [m.target for m in groups[entry["id"]].members if isinstance(m, Replacement)]
+            entry["trust"] = _trust(targets, checkout, faults)
+    finally:
+        sys.path.remove(str(checkout))
+    if faults:
+        raise OptimizationConfigError(*faults)
+    head = f"# Made from {recipe.name} by `turbo-physai optimization generate`; edit that file.\n"
+    return head + yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=1000)
+
+
+def _trust(targets: list[str], checkout: Path, faults: list[Fault]) -> dict[str, Any]:
+    by_source, by_tree = {}, {}
+    for target in targets:
+        source = examine.read(ObjectPath.parse(target))
+        if not isinstance(source.found, Definition):
+            accepted = "a class or function defined in the checkout"
+            faults.append(Fault(str(checkout), source.found.reason, accepted, target))
+            continue
+        by_source[target] = [hashes.source_hash(source.found.segments)]
+        by_tree[target] = [hashes.ast_hash(source.found.nodes)]
+    return {"source_hashes": by_source, "ast_hashes": by_tree}
