@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from turbo_physai.config import OptimizationConfig, OptimizationConfigCatalog, load, select
+from turbo_physai.config.runtime import RUNTIME_CONFIG_VARIABLE
 from turbo_physai.declarations import Registry
 from turbo_physai.declarations.names import texts
 from turbo_physai.engine import Engine, bindings
@@ -22,7 +23,6 @@ from turbo_physai.report.text import log
 FORCE_VARIABLE: Final = "TURBO_PHYSAI_FORCE_GROUPS"
 DISABLE_VARIABLE: Final = "TURBO_PHYSAI_DISABLE_GROUPS"
 LOG_VARIABLE: Final = "TURBO_PHYSAI_LOG_REPORT"
-RUNTIME_CONFIG_VARIABLE: Final = "TURBO_PHYSAI_RUNTIME_CONFIG"
 OFF_VARIABLE: Final = "TURBO_PHYSAI_DISABLE"
 
 _once = threading.Lock()

@@ -6,17 +6,17 @@ Only the command line lives here: this file runs as `__main__`, so state in it w
 from __future__ import annotations
 
 import os
-import sys
 from typing import Annotated
 
 import typer
 
-from turbo_physai.api import apply
-from turbo_physai.errors import TurboPhysAIError
-from turbo_physai.launch.options import Options
+from turbo_physai.launch import options as given
+from turbo_physai.launch.activation import activate_for
+from turbo_physai.launch.checks import require
 from turbo_physai.launch.program import Program
+from turbo_physai.launch.runtime import Runtime
 
-_parsed: list[tuple[Options, Program]] = []
+_parsed: list[tuple[given.Options, Runtime, Program]] = []
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -33,37 +33,34 @@ def parse(
     is_module: Annotated[
         bool, typer.Option("-m", help="Run a module, whose name and arguments follow.")
     ] = False,
-    model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Use the packaged config of this model.")
-    ] = None,
-    optimization_config: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Use this OptimizationConfig.")
-    ] = None,
-    force_group: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ID", help="Let the overridable failed checks of a Group through."),
-    ] = None,
-    disable_group: Annotated[
-        list[str] | None, typer.Option(metavar="ID", help="Do not apply a Group.")
-    ] = None,
-    log_report: Annotated[
-        bool, typer.Option("--log-report", help="Log the whole report once it is final.")
-    ] = False,
-    report_dir: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Keep the report's journal in this folder.")
-    ] = None,
+    model: given.Model = None,
+    optimization_config: given.OptimizationConfigFile = None,
+    runtime_config: given.RuntimeConfigFile = None,
+    force_group: given.ForceGroups = None,
+    disable_group: given.DisableGroups = None,
+    log_report: given.LogReport = False,
+    report_dir: given.ReportDir = None,
+    run_id: given.RunId = None,
+    strict: given.StrictMode = False,
+    disable: given.Off = False,
 ) -> None:
     """Run a script or module as python itself does, with the slow parts of its model swapped for
     fast ones as they are imported."""
-    options = Options(
+    options = given.Options(
         model=model,
         optimization_config=optimization_config,
         force_groups=tuple(force_group or ()),
         disable_groups=tuple(disable_group or ()),
         log_report=log_report,
         report_dir=report_dir,
+        run_id=run_id,
+        strict=strict,
+        off=disable,
     )
-    _parsed.append((options, Program(program[0], tuple(program[1:]), is_module)))
+    # Only a RuntimeConfig that is named: a program that has begun is not python's plain self any
+    # more once its environment was changed on the strength of a model's name.
+    runtime = Runtime(config=runtime_config)
+    _parsed.append((options, runtime, Program(program[0], tuple(program[1:]), is_module)))
 
 
 def main() -> None:
@@ -74,14 +71,14 @@ def main() -> None:
     except SystemExit:
         if not _parsed:
             raise
-    options, program = _parsed.pop()
-    try:
-        program.require()
-        os.environ.update(options.environment())
-        apply(log_report=options.log_report)
-    except TurboPhysAIError as error:
-        print(f"turbo_physai: {error}", file=sys.stderr)
-        sys.exit(2)
+    options, runtime, program = _parsed.pop()
+    if options.is_off:
+        options.export(os.environ)
+    else:
+        require(program.require, runtime.apply, lambda: options.export(os.environ))
+    program.prepare()
+    if not options.is_off:
+        require(lambda: activate_for(program))
     program.run()
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import attrs
 
 from turbo_physai.errors import TurboPhysAIError
+from turbo_physai.report.process import Command, is_path_safe
 
 # The launcher's own `__main__` must outlive the moment in which another module takes its place.
 _launchers: list[ModuleType | None] = []
@@ -41,17 +42,26 @@ class Program:
         if not self.is_module and not Path(self.name).exists():
             raise ProgramError(f"can't open file {str(Path(self.name).absolute())!r}: no such file")
 
+    def prepare(self) -> None:
+        """Makes `sys.argv` and `sys.path` what they are when the program starts."""
+        sys.argv = ["-m" if self.is_module else self.name, *self.arguments]
+        if self.is_module:
+            return  # python has put the working directory first, for us as it does for any module
+        if not is_path_safe():
+            del sys.path[0]
+        if self._is_container:
+            sys.path.insert(0, str(Path(self.name).absolute()))
+        elif not is_path_safe():
+            sys.path.insert(0, str(Path(os.path.realpath(self.name)).parent))
+
     def run(self) -> None:
         """Runs it as `__main__`, which stays in place afterwards for its threads, exit handlers and
         spawned children. Whatever it raises is raised, and shows no frame of the launcher."""
         try:
             if self.is_module:
-                sys.argv = ["-m", *self.arguments]
                 _become_main()
                 _run_module(self.name, alter_argv=True)
-            elif _is_container(self.name):
-                sys.argv = [self.name, *self.arguments]
-                _set_path(str(Path(self.name).absolute()))
+            elif self._is_container:
                 _become_main()
                 _run_module("__main__", alter_argv=False)
             else:
@@ -60,10 +70,22 @@ class Program:
             _cut_tracebacks()
             raise
 
+    @property
+    def is_launcher(self) -> bool:
+        """Whether it only starts the processes that are to be activated."""
+        return Command("module" if self.is_module else "script", self.name).is_launcher
+
+    @property
+    def _is_container(self) -> bool:
+        """Whether it is a folder or a zip file: something to be searched for a `__main__`."""
+        if Path(self.name).is_dir():
+            return True
+        import zipfile
+
+        return zipfile.is_zipfile(self.name)
+
     def _run_script(self) -> None:
         file = str(Path(self.name).absolute())
-        sys.argv = [self.name, *self.arguments]
-        _set_path(None if _safe_path() else str(Path(os.path.realpath(file)).parent))
         main = _become_main()
         loader: Any = SourceFileLoader("__main__", file)
         code: CodeType | None
@@ -91,28 +113,6 @@ def _become_main() -> ModuleType:
         vars(main)["__annotations__"] = {}
     sys.modules["__main__"] = main
     return main
-
-
-def _safe_path() -> bool:
-    """Whether python was told to put no folder of its own in front of `sys.path`."""
-    return bool(getattr(sys.flags, "safe_path", sys.flags.isolated))
-
-
-def _set_path(first: str | None) -> None:
-    """Puts `first` where the launcher's own entry of `sys.path` is, if it has one."""
-    if not _safe_path():
-        del sys.path[0]
-    if first is not None:
-        sys.path.insert(0, first)
-
-
-def _is_container(name: str) -> bool:
-    """Whether it is a folder or a zip file: something to be searched for a `__main__`."""
-    if Path(name).is_dir():
-        return True
-    import zipfile
-
-    return zipfile.is_zipfile(name)
 
 
 def _cut_tracebacks() -> None:

@@ -97,6 +97,11 @@ class Command:
         return self.kind == "code" and self.name.startswith("from multiprocessing.")
 
 
+def is_path_safe() -> bool:
+    """Whether python was told to put no folder of the program in front of `sys.path`."""
+    return bool(getattr(sys.flags, "safe_path", sys.flags.isolated))
+
+
 class Reporter:
     """Whether the process that creates it leaves a report."""
 

@@ -1,0 +1,107 @@
+"""Activates a process at its start, when the environment says so.
+
+Both routes lead here: the start-up file in site-packages, and the `sitecustomize` that launchers
+put on PYTHONPATH. Whichever comes second finds it done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from turbo_physai.api import OFF_VARIABLE, apply, validate
+from turbo_physai.errors import TurboPhysAIError
+from turbo_physai.launch.checks import CONFIG_ERROR
+from turbo_physai.launch.placement import Placement
+from turbo_physai.report import ranks
+from turbo_physai.report.process import Command, is_path_safe
+
+if TYPE_CHECKING:
+    from turbo_physai.launch.program import Program
+
+# The folders of the programs above this process, nearest first; not for users to set.
+FOLDERS_VARIABLE: Final = "TURBO_PHYSAI_PROGRAM_FOLDERS"
+
+_is_done = False
+
+
+def activate() -> None:
+    """Applies the config that the environment names; once, and not in launchers.
+
+    A configuration that is wrong ends the process with one line on stderr and the exit code 2.
+    """
+    global _is_done
+    if _is_done or os.environ.get(OFF_VARIABLE) == "1":
+        return
+    _is_done = True
+    command = Command.of_this_process()
+    if command.is_run:
+        return  # it has options of its own, which are not known yet
+    ranks.share_run_id()
+    if command.is_launcher:
+        return
+    if not command.is_worker:  # a worker has inherited where it runs
+        Placement.of(os.environ).bind()
+    try:
+        with program_folders(_folder_of(command)):
+            apply()
+    except TurboPhysAIError as error:
+        _exit(CONFIG_ERROR, "; ".join(f"turbo_physai: {error}".splitlines()))
+    except SystemExit as exit_:  # strict mode, which has said why
+        _exit(exit_.code if isinstance(exit_.code, int) else 1)
+
+
+def activate_for(program: Program) -> None:
+    """Applies the config that the environment names, for a program about to run in this process.
+
+    Raises:
+        TurboPhysAIError: the configuration is wrong.
+    """
+    with program_folders(None if is_path_safe() else sys.path[0]):
+        if program.is_launcher:
+            validate()
+        else:
+            Placement.of(os.environ).bind()
+            apply()
+
+
+@contextlib.contextmanager
+def program_folders(own: str | None) -> Iterator[None]:
+    """Lets modules that lie beside the program be imported, as they can be once it runs: python
+    puts its folder in front of `sys.path` only after the start-up files have run. Workers and
+    helpers lie elsewhere but are activated with the same config, so they get it from above.
+
+    Args:
+        own: the folder of this process's program, None if it has none.
+    """
+    before = sys.path[:]
+    above = os.environ.get(FOLDERS_VARIABLE, "").split(os.pathsep)
+    folders = [folder for folder in dict.fromkeys((own, *above)) if folder]
+    os.environ[FOLDERS_VARIABLE] = os.pathsep.join(folders)
+    sys.path[:0] = folders
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+
+
+def _folder_of(command: Command) -> str | None:
+    if command.is_worker or is_path_safe():
+        return None
+    if command.kind == "script":
+        path = Path(os.path.realpath(command.name))
+        return str(path if path.is_dir() else path.parent)
+    return None if command.kind == "nothing" else str(Path.cwd())
+
+
+def _exit(code: int, message: str = "") -> None:
+    # An exception would be printed by `site`, which then starts the program all the same.
+    if message:
+        print(message, file=sys.stderr)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
