@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from enum import Enum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from turbo_physai.launch import options as given
+from turbo_physai.launch.checks import CONFIG_ERROR
 from turbo_physai.launch.command import become
 from turbo_physai.launch.runtime import Runtime
+from turbo_physai.report.merge import NoReportsError, merge
+from turbo_physai.report.show import as_markdown, as_text
 
 app = typer.Typer(
     add_completion=False,
@@ -17,6 +24,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Faster Physical-AI training without touching the model's source.",
 )
+report = typer.Typer(no_args_is_help=True, help="Look at what a run has done.")
+app.add_typer(report, name="report")
 
 
 # Everything after the command's name belongs to the command.
@@ -64,9 +73,41 @@ def run(
     become(command, options, runtime)
 
 
-@app.callback()
-def main_() -> None:
-    pass
+class Format(str, Enum):
+    """How a report is written."""
+
+    TEXT = "text"
+    MARKDOWN = "markdown"
+    JSON = "json"
+
+
+@report.callback()
+def _report() -> None:
+    """Keeps `show` a name of its own as long as it is the only one."""
+
+
+@report.command()
+def show(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder with the reports of the ranks.")
+    ],
+    format_: Annotated[Format, typer.Option("--format", help="How to write it.")] = Format.TEXT,
+    run_id: Annotated[
+        str | None, typer.Option(metavar="ID", help="Show this run, not the newest.")
+    ] = None,
+) -> None:
+    """Show what a run did, over all of its ranks. The exit code is 1 if a Group ended differently
+    on some of them."""
+    try:
+        merged = merge(folder, run_id)
+    except NoReportsError as error:
+        print(f"turbo_physai: {error}", file=sys.stderr)
+        sys.exit(CONFIG_ERROR)
+    if format_ is Format.JSON:
+        print(json.dumps(merged.to_dict(), indent=1))
+    else:
+        print(as_text(merged) if format_ is Format.TEXT else as_markdown(merged))
+    sys.exit(1 if merged.differs else 0)
 
 
 def main() -> None:

@@ -50,7 +50,7 @@ class Placement:
 
     def export(self, environment: MutableMapping[str, str]) -> None:
         """States it in `environment`, in place of what stands there."""
-        cpus = {rank: topology.format_cpus(cpus) for rank, cpus in self.cpus.items()}
+        cpus = {rank: ranks.spans(cpus) for rank, cpus in self.cpus.items()}
         texts = {
             NUMA_VARIABLE: "1" if self.numa else "",
             AFFINITY_VARIABLE: ";".join(f"{rank}={text}" for rank, text in cpus.items()),
@@ -67,8 +67,8 @@ class Placement:
         faults = [
             Fault(
                 "--set-rank-affinity",
-                f"CPUs {topology.format_cpus(cpus - allowed)} for rank {rank}",
-                f"CPUs of this process: {topology.format_cpus(allowed)}",
+                f"CPUs {ranks.spans(cpus - allowed)} for rank {rank}",
+                f"CPUs of this process: {ranks.spans(allowed)}",
             )
             for rank, cpus in self.cpus.items()
             if cpus - allowed

@@ -62,14 +62,3 @@ def number(text: str) -> int:
     if not text.isdecimal():
         raise ValueError(f"not a number: {text!r}")
     return int(text)
-
-
-def format_cpus(cpus: frozenset[int]) -> str:
-    """The list that `parse_cpus` reads."""
-    parts: list[list[int]] = []
-    for cpu in sorted(cpus):
-        if parts and cpu == parts[-1][-1] + 1:
-            parts[-1][1:] = [cpu]
-        else:
-            parts.append([cpu])
-    return ",".join("-".join(map(str, part)) for part in parts)

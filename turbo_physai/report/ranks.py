@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import time
+from collections.abc import Iterable
 from typing import Final
 
 RUN_ID_VARIABLE: Final = "TURBO_PHYSAI_RUN_ID"
@@ -78,3 +79,14 @@ def _of_launcher() -> str | None:
         return f"torchrun-{rendezvous}"
     job, step = os.environ.get("SLURM_JOB_ID"), os.environ.get("SLURM_STEP_ID")
     return f"slurm-{job}.{step}" if job and step else None
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """Numbers in the short form ``0-3,8``."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1][1:] = [number]
+        else:
+            parts.append([number])
+    return ",".join("-".join(map(str, part)) for part in parts)

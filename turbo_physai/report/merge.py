@@ -1,0 +1,216 @@
+"""The journals of a launch, taken together: what its ranks did, and where they differ.
+
+Ranks that run different code diverge without a word, so a Group whose outcome is not the same on
+all of them comes first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+
+from turbo_physai.errors import TurboPhysAIError
+from turbo_physai.report.execution import GroupState, MemberState
+from turbo_physai.report.journal import PATTERN
+from turbo_physai.report.report import SCHEMA as JOURNAL_SCHEMA
+
+SCHEMA: Final = "turbophysai/merged-report/v1"
+
+# A process in which every Group is in one of these has not met the model.
+_IDLE: Final = (GroupState.PENDING, GroupState.SKIPPED, GroupState.NOT_STARTED)
+
+
+class NoReportsError(TurboPhysAIError):
+    """No report lies where some were asked for."""
+
+
+@attrs.frozen
+class Process:
+    """One journal: the process that wrote it, and its report as plain data."""
+
+    path: Path
+    report: dict[str, Any]
+
+    @property
+    def rank(self) -> int:
+        return int(self.report["rank"])
+
+    @property
+    def run_id(self) -> str:
+        return str(self.report["run_id"])
+
+    @property
+    def name(self) -> str:
+        environment = self.report["prepared_execution"]["environment"]
+        return f"{environment['host']}:{environment['pid']}"
+
+    @property
+    def order(self) -> tuple[bool, str]:
+        """The greatest of a rank's processes speaks for it: the last one that met the model. A rank
+        has several after a restart, or where it runs other Python programs first."""
+        states = (group["state"] for group in self.report["execution"].values())
+        return any(state not in _IDLE for state in states), self.report["started_at"]
+
+
+@attrs.frozen
+class Outcome:
+    """What became of a Group on some ranks. Ranks agree if all but the reason's words is equal."""
+
+    state: str
+    members: tuple[str, ...]
+    reason: str = attrs.field(eq=False)
+    ranks: tuple[int, ...] = attrs.field(eq=False)
+
+
+@attrs.frozen
+class MergedGroup:
+    """A Group over all ranks: one outcome if they agree, the commonest first if they do not."""
+
+    id: str
+    outcomes: tuple[Outcome, ...]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def differs(self) -> bool:
+        return len(self.outcomes) > 1
+
+
+@attrs.frozen
+class MergedReport:
+    """One run.
+
+    Attributes:
+        run_id: its id.
+        ranks: the process that speaks for each rank.
+        others: further processes of these ranks.
+        missing: ranks of which there is no report.
+        groups: those that differ first, otherwise in the order of the config.
+        other_runs: ids of the other runs in the folder, newest first.
+        unreadable: what could not be read, and why.
+    """
+
+    run_id: str
+    ranks: dict[int, Process]
+    others: tuple[Process, ...]
+    missing: tuple[int, ...]
+    groups: tuple[MergedGroup, ...]
+    other_runs: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
+
+    @property
+    def differs(self) -> bool:
+        return any(group.differs for group in self.groups)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The merged report as plain data."""
+        return {
+            "schema_version": SCHEMA,
+            "run_id": self.run_id,
+            "differs": self.differs,
+            "ranks": [_described(process) for process in self.ranks.values()],
+            "other_processes": [_described(process) for process in self.others],
+            "missing_ranks": list(self.missing),
+            "groups": [
+                {"id": group.id, "differs": group.differs, **attrs.asdict(group)}
+                for group in self.groups
+            ],
+            "other_runs": list(self.other_runs),
+            "unreadable": list(self.unreadable),
+        }
+
+
+def merge(folder: Path, run_id: str | None = None) -> MergedReport:
+    """Merges the journals of one run that lie in `folder` or below it: those of `run_id`, else of
+    the run that started last.
+
+    Raises:
+        NoReportsError: there are none.
+    """
+    processes, unreadable = _read(folder)
+    runs: dict[str, list[Process]] = {}
+    for process in sorted(processes, key=lambda process: process.report["started_at"]):
+        runs.setdefault(process.run_id, []).append(process)
+    newest_first = sorted(runs, key=lambda id_: runs[id_][-1].report["started_at"], reverse=True)
+    if not runs:
+        why = f" ({'; '.join(unreadable)})" if unreadable else ""
+        raise NoReportsError(f"found no {PATTERN} in {folder}{why}")
+    chosen = run_id or newest_first[0]
+    if chosen not in runs:
+        raise NoReportsError(
+            f"found no run {chosen!r} in {folder}; it has {', '.join(newest_first)}"
+        )
+    merged = _merged(chosen, runs[chosen])
+    others = tuple(id_ for id_ in newest_first if id_ != chosen)
+    return attrs.evolve(merged, other_runs=others, unreadable=tuple(unreadable))
+
+
+def _read(folder: Path) -> tuple[list[Process], list[str]]:
+    processes, unreadable = [], []
+    for path in sorted(folder.rglob(PATTERN)):
+        try:
+            report = json.loads(path.read_text(encoding="utf-8"))
+            found = report.get("schema_version") if isinstance(report, dict) else report
+            if found != JOURNAL_SCHEMA:
+                raise ValueError(f"found the schema {found!r}; accepted: {JOURNAL_SCHEMA}")
+        except (OSError, ValueError) as error:
+            unreadable.append(f"{path}: {error}")
+        else:
+            processes.append(Process(path, report))
+    return processes, unreadable
+
+
+def _merged(run_id: str, processes: Sequence[Process]) -> MergedReport:
+    ranks: dict[int, Process] = {}
+    for process in sorted(processes, key=lambda process: (process.rank, process.order)):
+        ranks[process.rank] = process  # the greatest of a rank comes last
+    others = tuple(process for process in processes if process is not ranks[process.rank])
+    size = max(process.report["world_size"] for process in ranks.values())
+    ids = dict.fromkeys(id_ for process in ranks.values() for id_ in process.report["execution"])
+    groups = [_group(id_, ranks) for id_ in ids]
+    return MergedReport(
+        run_id,
+        ranks,
+        others,
+        tuple(rank for rank in range(size) if rank not in ranks),
+        tuple(sorted(groups, key=lambda group: not group.differs)),
+    )
+
+
+def _group(id_: str, ranks: dict[int, Process]) -> MergedGroup:
+    found: dict[Outcome, list[int]] = {}
+    warnings: dict[str, None] = {}
+    for rank, process in ranks.items():
+        group = process.report["execution"].get(id_)
+        found.setdefault(_outcome(group), []).append(rank)
+        warnings.update(dict.fromkeys(group["warnings"] if group else ()))
+    outcomes = (attrs.evolve(outcome, ranks=tuple(at)) for outcome, at in found.items())
+    return MergedGroup(
+        id_, tuple(sorted(outcomes, key=lambda outcome: -len(outcome.ranks))), tuple(warnings)
+    )
+
+
+def _outcome(group: dict[str, Any] | None) -> Outcome:
+    if group is None:
+        return Outcome("absent", (), "not in the config of this rank", ())
+    return Outcome(group["state"], tuple(_members(group["members"])), group["reason"], ())
+
+
+def _members(members: Iterable[dict[str, Any]]) -> Iterable[str]:
+    for member in members:
+        new = member["replacement"] if member["state"] == MemberState.BOUND else None
+        by = f" to {new['name']}" if new else ""
+        yield f"{member['kind']} {member['target']}: {member['state']}{by}"
+
+
+def _described(process: Process) -> dict[str, Any]:
+    report = process.report
+    keys = ("rank", "world_size", "final", "started_at", "summary", "optimization_config_path")
+    return {
+        **{key: report[key] for key in keys},
+        "process": process.name,
+        "journal": str(process.path),
+    }
