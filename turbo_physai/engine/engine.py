@@ -66,6 +66,7 @@ class Engine:
         self._outcomes = Outcomes(report, {group.id: group for group in groups})
         self._started = time.perf_counter()
         self._runs: dict[str, Run] = {}
+        self._running: set[str] = set()
         self._rechecks: list[Recheck] = []
         members = [m for g in groups if g.state.is_open for m in g.members]
         self._declared = {ObjectPath.parse(path).dotted for m in members for path in m.paths}
@@ -93,7 +94,9 @@ class Engine:
 
     # Events, from the loaders of watched modules.
 
-    def before(self, spec: ModuleSpec, module: ModuleType) -> None:
+    def before(self, spec: ModuleSpec) -> None:
+        with self._report.lock:
+            self._running.add(spec.name)
         known = [group.checked for group in self._groups]
         for group in self._watching(spec.name):
             self._check(group, spec)
@@ -101,7 +104,9 @@ class Engine:
         if known != [group.checked for group in self._groups]:
             self._settle()  # what another thread could not bind for want of evidence
 
-    def failed(self, name: str, module: ModuleType) -> None:
+    def failed(self, name: str, module: ModuleType | None) -> None:
+        with self._report.lock:
+            self._running.discard(name)
         self._registries(name, imports.settle_names)
         # The body of a reload ended in the middle: what it did define is to be bound all the same.
         if name in self._runs and self._runs[name].module is module:
@@ -128,6 +133,7 @@ class Engine:
 
     def after(self, name: str, module: ModuleType) -> None:
         with self._report.lock:
+            self._running.discard(name)
             number = self._runs[name].number + 1 if name in self._runs else 1
             # A module may have put another object in its own place.
             self._runs[name] = Run(sys.modules.get(name, module), number)
@@ -208,7 +214,9 @@ class Engine:
     def _notice_what_came_past_us(self) -> None:
         """Modules that were imported before the engine started, or by a finder in front of it."""
         with self._report.lock:
-            for name in self._targets - self._runs.keys():
+            # The import system does not tell of every body that it still runs: not of one that
+            # is run by a lazy module or by a loader of the old kind.
+            for name in self._targets - self._runs.keys() - self._running:
                 module = sys.modules.get(name)
                 if module is None or is_unfinished(module):
                     continue

@@ -32,10 +32,10 @@ class Events(Protocol):
     """What the engine wants to know of a watched module. None of it raises into the import, but for
     an error that must end the process."""
 
-    def before(self, spec: ModuleSpec, module: ModuleType) -> None:
+    def before(self, spec: ModuleSpec) -> None:
         """Its body is about to run."""
 
-    def failed(self, name: str, module: ModuleType) -> None:
+    def failed(self, name: str, module: ModuleType | None) -> None:
         """Its body has raised."""
 
     def after(self, name: str, module: Any) -> None:
@@ -77,7 +77,7 @@ def _run(
     if sys.modules.get(spec.name) is not module:
         body(module)
         return
-    events.before(spec, module)
+    events.before(spec)
     try:
         body(module)
     except BaseException:
@@ -118,10 +118,14 @@ class LoaderProxy:
     def _load_module(self, fullname: str) -> Any:
         """For loaders of the old kind, which make, register and run the module in one call."""
         self._spec.loader = self._loader
-        module: Any = self._loader.load_module(fullname)
-        if sys.modules.get(fullname) is module:
-            self._step_aside(module)
-            self._events.after(fullname, module)
+        self._events.before(self._spec)
+        try:
+            module: Any = self._loader.load_module(fullname)
+        except BaseException:
+            self._events.failed(fullname, sys.modules.get(fullname))
+            raise
+        self._step_aside(module)
+        self._events.after(fullname, module)
         return module
 
     def _step_aside(self, module: Any) -> None:
