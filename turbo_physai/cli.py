@@ -11,9 +11,10 @@ from typing import Annotated
 import typer
 
 from turbo_physai.launch import options as given
-from turbo_physai.launch.checks import CONFIG_ERROR
+from turbo_physai.launch.checks import CONFIG_ERROR, require
 from turbo_physai.launch.command import become
 from turbo_physai.launch.runtime import Runtime
+from turbo_physai.plan import trust
 from turbo_physai.report.merge import NoReportsError, merge
 from turbo_physai.report.show import as_markdown, as_text
 
@@ -26,6 +27,8 @@ app = typer.Typer(
 )
 report = typer.Typer(no_args_is_help=True, help="Look at what a run has done.")
 app.add_typer(report, name="report")
+optimization = typer.Typer(no_args_is_help=True, help="Make OptimizationConfigs.")
+app.add_typer(optimization, name="optimization")
 
 
 # Everything after the command's name belongs to the command.
@@ -108,6 +111,30 @@ def show(
     else:
         print(as_text(merged) if format_ is Format.TEXT else as_markdown(merged))
     sys.exit(1 if merged.differs else 0)
+
+
+@optimization.callback()
+def _optimization() -> None:
+    """Keeps `generate` a name of its own as long as it is the only one."""
+
+
+@optimization.command()
+def generate(
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A config without trust.")],
+    checkout: Annotated[
+        Path, typer.Option(metavar="DIR", help="The validated code: the folder on sys.path.")
+    ],
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write it here, not to the terminal.")
+    ] = None,
+) -> None:
+    """Make a config that trusts the code of a checkout, and no other, from a recipe."""
+    made: list[str] = []
+    require(lambda: made.append(trust.generate(recipe.absolute(), checkout.absolute())))
+    if output is None:
+        print(made[0], end="")
+    else:
+        output.write_text(made[0], encoding="utf-8")
 
 
 def main() -> None:

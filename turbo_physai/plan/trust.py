@@ -34,7 +34,7 @@ def generate(recipe: Path, checkout: Path, registry: Registry | None = None) -> 
     Args:
         recipe: an OptimizationConfig without trust. Where it states commits, the checkout has to be
             at one of them, and clean.
-        checkout: the folder that the targets' modules are found in; nothing in it is imported.
+        checkout: the folder that the targets' modules are found in; none of them is imported.
         registry: Groups besides those of the recipe's optimization modules.
 
     Raises:
@@ -42,7 +42,6 @@ def generate(recipe: Path, checkout: Path, registry: Registry | None = None) -> 
             target cannot be found in it.
     """
     config = load(recipe)
-    groups = collect(config, registry)
     stated = config.compatibility
     if stated.commits is not None:
         stated = attrs.evolve(stated, allow_dirty=False)
@@ -54,6 +53,7 @@ def generate(recipe: Path, checkout: Path, registry: Registry | None = None) -> 
     document: dict[str, Any] = yaml.safe_load(recipe.read_text(encoding="utf-8"))
     sys.path.insert(0, str(checkout))
     try:
+        groups = collect(config, registry)
         for entry in document.get("optimization_groups", ()):
             targets = [m.target for m in groups[entry["id"]].members if isinstance(m, Replacement)]
             entry["trust"] = _trust(targets, checkout, faults)
