@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
 from ..ops import ms_deform_attn as op
 
@@ -55,12 +54,6 @@ def _forward(autocast_dtype: torch.dtype | None) -> Callable[..., Tensor]:
     return forward
 
 
-@once_differentiable
-def _gradients(ctx: Any, grad_output: Tensor) -> Gradients:
-    grads = op.ms_deform_attn_backward(grad_output, *ctx.saved_tensors)
-    return grads[0], None, None, grads[1], grads[2], None
-
-
 class MultiScaleDeformableAttnFunction(Function):
     """`mmcv.ops.multi_scale_deform_attn.MultiScaleDeformableAttnFunction`."""
 
@@ -69,7 +62,8 @@ class MultiScaleDeformableAttnFunction(Function):
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Gradients:
         """Six gradients, those of value, locations and weights at 0, 3 and 4."""
-        return _gradients(ctx, grad_output)
+        grads = op.ms_deform_attn_backward(grad_output, *ctx.saved_tensors)
+        return grads[0], None, None, grads[1], grads[2], None
 
 
 class MultiScaleDeformableAttnFunction_fp32(MultiScaleDeformableAttnFunction):

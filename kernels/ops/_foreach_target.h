@@ -1,6 +1,6 @@
 // Compiles TARGET_INCLUDE, the file that includes this one, once more for each wider instruction
-// set, in a namespace of that name; the file itself then goes on as `baseline`. The compiler's flags
-// stay those of the oldest machine: nothing outside of these namespaces needs a newer one.
+// set, in a namespace of that name; the file itself then goes on as `baseline`. The flags stay
+// those of the oldest machine: nothing outside of these namespaces needs a newer one.
 //
 // TARGET is the namespace, TARGET_BYTES the width of its vector registers.
 
@@ -26,7 +26,8 @@
 #define TARGET avx512
 #define TARGET_BYTES 64
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512vl,avx512dq,avx2,fma"))), apply_to = function)
+#pragma clang attribute push( \
+    __attribute__((target("avx512f,avx512vl,avx512dq,avx2,fma"))), apply_to = function)
 #else
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512vl,avx512dq,avx2,fma")

@@ -7,6 +7,7 @@
 #if !defined(TARGET)
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "_cpu.h"
@@ -94,11 +95,11 @@ struct Block {
   int count;
   T x[kBlock], y[kBlock];  // in pixels; once located, within the pixel
   T weight[kBlock];
-  T factor[4][kBlock];         // bilinear
-  int32_t key[4][kBlock];      // the corner's row; -1 outside
-  const T* row[kBlock][4];     // the same as a pointer; kZeros outside
-  T scale[kBlock][4];          // weight times factor; 0 outside
-  T dot[kBlock][4];            // of the corner's row with the incoming gradient
+  T factor[4][kBlock];      // bilinear
+  int32_t key[4][kBlock];   // the corner's row; -1 outside
+  const T* row[kBlock][4];  // the same as a pointer; kZeros outside
+  T scale[kBlock][4];       // weight times factor; 0 outside
+  T dot[kBlock][4];         // of the corner's row with the incoming gradient
 
   // Reads `samples` samples from each of `bags` bags, `pitch` samples from one bag to the next.
   INLINE void read(const T* locations, const T* weights, int64_t pitch, int bags, int samples,
@@ -133,6 +134,7 @@ struct Block {
       const T fx = px - T(x0), fy = py - T(y0);
       x[i] = fx;
       y[i] = fy;
+      weight[i] = touches ? weight[i] : T(0);
       factor[0][i] = (1 - fy) * (1 - fx);
       factor[1][i] = (1 - fy) * fx;
       factor[2][i] = fy * (1 - fx);
@@ -140,10 +142,10 @@ struct Block {
       const bool left = touches & (x0 >= 0), right = touches & (x0 + 1 < width);
       const bool top = y0 >= 0, bottom = y0 + 1 < height;
       const int32_t corner = starts[i] + y0 * width + x0;
-      key[0][i] = top & left ? corner : -1;
-      key[1][i] = top & right ? corner + 1 : -1;
-      key[2][i] = bottom & left ? corner + width : -1;
-      key[3][i] = bottom & right ? corner + width + 1 : -1;
+      key[0][i] = (top & left) ? corner : -1;
+      key[1][i] = (top & right) ? corner + 1 : -1;
+      key[2][i] = (bottom & left) ? corner + width : -1;
+      key[3][i] = (bottom & right) ? corner + width + 1 : -1;
     }
   }
 
@@ -210,7 +212,9 @@ void forward(const Problem<T>& op, T* out) {
                  levels, first);
           b.locate(levels, first);
           b.template aim<false>(value, op.stride(), op.dim, 0);
-          for (int i = 0; i < bags; ++i) prefetch<true>(out + (bag + i * op.heads) * op.dim, op.dim);
+          for (int i = 0; i < bags; ++i) {
+            prefetch<true>(out + (bag + i * op.heads) * op.dim, op.dim);
+          }
           for (int i = 0; i < bags; ++i) {
             for_each_strip<T>(op.dim, [&](auto strip, int64_t d) INLINE_LAMBDA {
               gather(strip, d, b, i * count, (i + 1) * count, first == 0,

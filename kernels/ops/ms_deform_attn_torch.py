@@ -43,7 +43,10 @@ def forward(
     scale = corners.x * corners.y * corners.weights.unsqueeze(-1)
     bags = batch * queries * heads
     out = embedding_bag(
-        corners.rows.view(bags, -1), table, mode="sum", per_sample_weights=scale.view(bags, -1)
+        corners.rows.reshape(bags, -1),
+        table,
+        mode="sum",
+        per_sample_weights=scale.reshape(bags, -1),
     )
     return out.view(batch, queries, heads * dim).to(value.dtype)
 
