@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from turbo_physai.declarations.names import module_path, object_path, texts
+from turbo_physai.declarations.names import module_path, object_path, of_others, texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,7 +80,7 @@ ImportDeclaration = ReplaceImport | ImportAlias | OptionalImport | RegistryOverr
 def replace_import(target: str, replacement: str) -> ReplaceImport:
     """Declares that importing the module `target` gives the module `replacement`."""
     return ReplaceImport(
-        module_path(target, "replace_import: target"),
+        _changed(target, "replace_import: target"),
         module_path(replacement, "replace_import: replacement"),
     )
 
@@ -88,7 +88,7 @@ def replace_import(target: str, replacement: str) -> ReplaceImport:
 def import_alias(module: str, source: str, alias: str) -> ImportAlias:
     """Declares one more name, `alias`, in `module`, for the object at the path `source`."""
     return ImportAlias(
-        module_path(module, "import_alias: module"),
+        _changed(module, "import_alias: module"),
         object_path(source, "import_alias: source"),
         _name(alias, "import_alias: alias"),
     )
@@ -96,7 +96,7 @@ def import_alias(module: str, source: str, alias: str) -> ImportAlias:
 
 def optional_import(module: str) -> OptionalImport:
     """Declares that importing `module`, if it is not installed, gives an empty stand-in."""
-    return OptionalImport(module_path(module, "optional_import: module"))
+    return OptionalImport(_changed(module, "optional_import: module"))
 
 
 def registry_override(module: str, registry: str, names: Sequence[str]) -> RegistryOverride:
@@ -105,7 +105,7 @@ def registry_override(module: str, registry: str, names: Sequence[str]) -> Regis
     `registry` is the path of the mapping that holds the registered objects.
     """
     return RegistryOverride(
-        module_path(module, "registry_override: module"),
+        _changed(module, "registry_override: module"),
         object_path(registry, "registry_override: registry"),
         texts(names, "registry_override: names"),
     )
@@ -114,10 +114,14 @@ def registry_override(module: str, registry: str, names: Sequence[str]) -> Regis
 def inject(module: str, name: str, value: str) -> Inject:
     """Declares a name that `module` lacks; `value` is the path of the object it gets."""
     return Inject(
-        module_path(module, "inject: module"),
+        _changed(module, "inject: module"),
         _name(name, "inject: name"),
         object_path(value, "inject: value"),
     )
+
+
+def _changed(module: str, what: str) -> str:
+    return of_others(module_path(module, what), what)
 
 
 def _name(value: str, what: str) -> str:

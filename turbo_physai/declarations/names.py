@@ -66,6 +66,13 @@ def object_path(value: Any, what: str) -> str:
     return value
 
 
+def of_others(path: str, what: str) -> str:
+    """Checks that `path`, which is to be changed, is not one of ours and returns it."""
+    if ObjectPath.parse(path).parts[0] == "turbo_physai":
+        raise ValueError(f"{what}: turbo_physai does not change itself, found {path!r}")
+    return path
+
+
 def texts(value: Any, what: str) -> tuple[str, ...]:
     """Checks that `value` is a sequence of texts; one plain text is the mistake it looks for."""
     if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 
-from turbo_physai.declarations.names import object_path, texts
+from turbo_physai.declarations.names import object_path, of_others, texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,15 +74,16 @@ def _declare(
     aliases: Sequence[str],
     runtime_condition: str | None,
 ) -> Replacement:
-    for path in (target, *texts(aliases, f"{kind}: aliases")):
-        if isinstance(path, str) and path.replace(":", ".").startswith("turbo_physai."):
-            raise ValueError(f"{kind}: turbo_physai does not change itself, found {path!r}")
     if runtime_condition is not None:
         object_path(runtime_condition, f"{kind}: runtime_condition")
     return Replacement(
         kind,
-        object_path(target, f"{kind}: target"),
+        _changed(target, f"{kind}: target"),
         object_path(replacement, f"{kind}: replacement"),
-        tuple(object_path(a, f"{kind}: alias") for a in texts(aliases, f"{kind}: aliases")),
+        tuple(_changed(a, f"{kind}: alias") for a in texts(aliases, f"{kind}: aliases")),
         runtime_condition,
     )
+
+
+def _changed(path: str, what: str) -> str:
+    return of_others(object_path(path, what), what)

@@ -87,9 +87,11 @@ class Engine:
     def close(self) -> None:
         """Takes note that the process ends: what is pending now was never completed."""
         with self._report.lock:
+            self._notice_what_came_past_us()
             for group in self._groups:
                 if group.state is GroupState.PENDING:
                     self._outcomes.strand(group, self._what_is_missing(group))
+                    self._outcomes.strand_dependents()
         self._report.changed()
 
     # Events, from the loaders of watched modules.
@@ -374,8 +376,17 @@ class Engine:
             if main is not None and main.name in member.modules:
                 return f"{main.name} ran as __main__, where it is not patched"
         notes = [m.execution.note for m in waiting if m.execution.note]
-        missing = [path for member in waiting for path in member.missing]
-        return "; ".join(notes) or f"never imported: {', '.join(map(_never_imported, missing))}"
+        return "; ".join(notes or [why for m in waiting for why in self._why_unbound(m)])
+
+    def _why_unbound(self, member: MemberBinding | ImportBinding) -> Iterator[str]:
+        for path in member.missing:
+            found = examine.read(ObjectPath.parse(path)).found
+            if isinstance(found, Missing):
+                yield f"never imported: {path} ({found.reason})"
+            elif self._can_be_bound(member):
+                yield f"{path}: {self._why_late()}"
+            else:
+                yield f"never imported: {path}"
 
     def _after_fork(self) -> None:
         # Only the forking thread lives on: what others held or had claimed is free again.
@@ -383,12 +394,6 @@ class Engine:
         for group in self._groups:
             for member in group.members:
                 member.busy = False
-
-
-def _never_imported(path: str) -> str:
-    """A path, and why it never could be imported where its source tells that."""
-    found = examine.read(ObjectPath.parse(path)).found
-    return f"{path} ({found.reason})" if isinstance(found, Missing) else path
 
 
 def _slot(site: Site, run: Run) -> Slot:
