@@ -1,4 +1,4 @@
-"""Imports from many threads neither deadlock nor bind twice, and nothing global changes meanwhile."""
+"""Imports from many threads neither deadlock nor bind twice, and change nothing global."""
 
 MODEL = "def function(x):\n    return ('old', x)\n"
 FAST = """
@@ -145,9 +145,9 @@ def test_b17_nothing_global_changes_while_a_body_runs(project):
                 def state():
                     return [
                         list(sys.path), list(sys.path_hooks), list(sys.meta_path),
-                        dict(vars(builtins)), dict(vars(importlib)), dict(vars(importlib._bootstrap)),
-                        dict(vars(importlib._bootstrap_external)), dict(vars(importlib.util)),
-                        list(warnings.filters), dict(os.environ), threading.gettrace(),
+                        dict(vars(builtins)), dict(vars(importlib)), dict(vars(importlib.util)),
+                        dict(vars(importlib._bootstrap)),
+                        dict(vars(importlib._bootstrap_external)), list(warnings.filters), dict(os.environ), threading.gettrace(),
                         sys.gettrace(), sys.getprofile(), sys.excepthook, os.getcwd(),
                         sys.stdout, sys.stderr, threading.active_count(),
                     ]

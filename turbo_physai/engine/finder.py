@@ -47,7 +47,9 @@ class WatchingFinder:
             spec = self._ask_the_others(fullname, path, target)
         finally:
             searching.discard(fullname)
-        if self._engine.provides(fullname, spec) and is_being_imported():
+        # A `target` is given by importlib.reload alone.
+        imported = target is not None or is_being_imported()
+        if imported and self._engine.provides(fullname, spec):
             return spec_for(fullname, spec, self._engine)
         if spec is not None:
             watch(spec, self._engine)
