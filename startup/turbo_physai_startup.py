@@ -9,7 +9,8 @@ import os
 
 def activate() -> None:
     """Activates this process if the environment says so; otherwise costs one look-up."""
-    if os.environ.get("TURBO_PHYSAI_OPTIMIZATION_CONFIG"):
+    wanted = os.environ.get("TURBO_PHYSAI_OPTIMIZATION_CONFIG")
+    if wanted and os.environ.get("TURBO_PHYSAI_DISABLE") != "1":
         from turbo_physai.launch.activation import activate
 
         activate()

@@ -6,6 +6,7 @@ Only the command line lives here: this file runs as `__main__`, so state in it w
 from __future__ import annotations
 
 import os
+import sys
 from typing import Annotated
 
 import typer
@@ -66,11 +67,13 @@ def parse(
 def main() -> None:
     # The program must not run inside the command line's library, which has its own ideas about
     # exceptions; so that is left, by the SystemExit that it ends with, before the program starts.
+    hook = sys.excepthook
     try:
         app(prog_name="python -m turbo_physai.run")
     except SystemExit:
         if not _parsed:
             raise
+    sys.excepthook = hook
     options, runtime, program = _parsed.pop()
     if options.is_off:
         options.export(os.environ)

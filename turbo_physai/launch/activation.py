@@ -1,7 +1,7 @@
 """Activates a process at its start, when the environment says so.
 
-Both routes lead here: the start-up file in site-packages, and the `sitecustomize` that launchers
-put on PYTHONPATH. Whichever comes second finds it done.
+Both routes lead here, unless the kill switch is on: the start-up file in site-packages, and the
+`sitecustomize` that launchers put on PYTHONPATH. Whichever comes second finds it done.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from turbo_physai.api import OFF_VARIABLE, apply, validate
+from turbo_physai.api import apply, validate
 from turbo_physai.errors import TurboPhysAIError
 from turbo_physai.launch.checks import CONFIG_ERROR
 from turbo_physai.launch.placement import Placement
@@ -35,7 +35,7 @@ def activate() -> None:
     A configuration that is wrong ends the process with one line on stderr and the exit code 2.
     """
     global _is_done
-    if _is_done or os.environ.get(OFF_VARIABLE) == "1":
+    if _is_done:
         return
     _is_done = True
     command = Command.of_this_process()
@@ -61,7 +61,7 @@ def activate_for(program: Program) -> None:
     Raises:
         TurboPhysAIError: the configuration is wrong.
     """
-    with program_folders(None if is_path_safe() else sys.path[0]):
+    with program_folders(sys.path[0]):
         if program.is_launcher:
             validate()
         else:
@@ -71,16 +71,20 @@ def activate_for(program: Program) -> None:
 
 @contextlib.contextmanager
 def program_folders(own: str | None) -> Iterator[None]:
-    """Lets modules that lie beside the program be imported, as they can be once it runs: python
-    puts its folder in front of `sys.path` only after the start-up files have run. Workers and
-    helpers lie elsewhere but are activated with the same config, so they get it from above.
+    """Lets the modules of a config lie beside the program, or in the working directory, wherever
+    it is loaded: python puts the program's folder in front of `sys.path` only after its start-up
+    files have run, and the workers and helpers of a program, which are activated with the same
+    config, lie elsewhere.
 
     Args:
         own: the folder of this process's program, None if it has none.
     """
+    if is_path_safe():
+        yield
+        return
     before = sys.path[:]
     above = os.environ.get(FOLDERS_VARIABLE, "").split(os.pathsep)
-    folders = [folder for folder in dict.fromkeys((own, *above)) if folder]
+    folders = [folder for folder in dict.fromkeys((own, str(Path.cwd()), *above)) if folder]
     os.environ[FOLDERS_VARIABLE] = os.pathsep.join(folders)
     sys.path[:0] = folders
     try:
@@ -90,12 +94,10 @@ def program_folders(own: str | None) -> Iterator[None]:
 
 
 def _folder_of(command: Command) -> str | None:
-    if command.is_worker or is_path_safe():
+    if command.kind != "script":
         return None
-    if command.kind == "script":
-        path = Path(os.path.realpath(command.name))
-        return str(path if path.is_dir() else path.parent)
-    return None if command.kind == "nothing" else str(Path.cwd())
+    path = Path(os.path.realpath(command.name))
+    return str(path if path.is_dir() else path.parent)
 
 
 def _exit(code: int, message: str = "") -> None:

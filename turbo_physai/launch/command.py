@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final, NoReturn
 
 from turbo_physai import api
@@ -38,5 +37,5 @@ def become(command: Sequence[str], options: Options, runtime: Runtime) -> NoRetu
 
 def _export_valid(options: Options) -> None:
     options.export(os.environ)
-    with program_folders(str(Path.cwd())):
+    with program_folders(None):
         api.validate()

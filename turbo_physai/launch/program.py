@@ -40,7 +40,7 @@ class Program:
         """Raises ProgramError if there is no such script. Whether there is such a module is found
         out by importing its parents, which is part of running it."""
         if not self.is_module and not Path(self.name).exists():
-            raise ProgramError(f"can't open file {str(Path(self.name).absolute())!r}: no such file")
+            raise ProgramError(f"can't open file {self._file!r}: no such file")
 
     def prepare(self) -> None:
         """Makes `sys.argv` and `sys.path` what they are when the program starts."""
@@ -50,7 +50,7 @@ class Program:
         if not is_path_safe():
             del sys.path[0]
         if self._is_container:
-            sys.path.insert(0, str(Path(self.name).absolute()))
+            sys.path.insert(0, self._file)
         elif not is_path_safe():
             sys.path.insert(0, str(Path(os.path.realpath(self.name)).parent))
 
@@ -76,6 +76,11 @@ class Program:
         return Command("module" if self.is_module else "script", self.name).is_launcher
 
     @property
+    def _file(self) -> str:
+        """The absolute path as python makes it, which leaves a ``./`` or ``../`` in it alone."""
+        return os.path.join(os.getcwd(), self.name)  # noqa: PTH118, PTH109
+
+    @property
     def _is_container(self) -> bool:
         """Whether it is a folder or a zip file: something to be searched for a `__main__`."""
         if Path(self.name).is_dir():
@@ -85,7 +90,7 @@ class Program:
         return zipfile.is_zipfile(self.name)
 
     def _run_script(self) -> None:
-        file = str(Path(self.name).absolute())
+        file = self._file
         main = _become_main()
         loader: Any = SourceFileLoader("__main__", file)
         code: CodeType | None

@@ -22,7 +22,8 @@ def _is_at_home():
 
 
 def _activate():
-    if os.environ.get("TURBO_PHYSAI_OPTIMIZATION_CONFIG") and _is_at_home():
+    wanted = os.environ.get("TURBO_PHYSAI_OPTIMIZATION_CONFIG")
+    if wanted and os.environ.get("TURBO_PHYSAI_DISABLE") != "1" and _is_at_home():
         try:
             from turbo_physai.launch.activation import activate
         except ImportError:  # found on PYTHONPATH, but not installed here with what it needs
