@@ -110,7 +110,7 @@ def test_b21_what_runs_again_is_checked_again(project):
         importlib.invalidate_caches()
         importlib.reload(model)
         assert model.function(1) == ("edited", 1)
-        assert state(report) in ("rolled_back", "blocked") and "hash" in report.execution["g"].reason
+        assert state(report) == "rolled_back" and "hash" in report.execution["g"].reason
     """)
 
 
@@ -135,7 +135,8 @@ def test_b25_a_replacing_module_is_honest(project):
         assert not hasattr(a.b, "only_old") and not hasattr(a.b, "no_such_name")
         assert a.b.__spec__.origin.endswith("ours.py") and a.b.__name__ == "ours"
         assert importlib.util.find_spec("a.b") is ours.__spec__
-        assert "return x" in inspect.getsource(a.b) and "return x" in inspect.getsource(a.b.function)
+        for known in (a.b, a.b.function):
+            assert "return x" in inspect.getsource(known)
         for distribution in ("gone", "a", "ours"):
             try:
                 importlib.metadata.version(distribution)

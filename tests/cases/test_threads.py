@@ -141,14 +141,14 @@ def test_b17_nothing_global_changes_while_a_body_runs(project):
     project.write(
         {
             "look.py": """
-                import builtins, importlib, linecache, os, sys, threading, warnings
+                import builtins, importlib, os, sys, threading, warnings
                 def state():
+                    modules = builtins, importlib, importlib.util, importlib._bootstrap
                     return [
+                        *(dict(vars(m)) for m in (*modules, importlib._bootstrap_external)),
                         list(sys.path), list(sys.path_hooks), list(sys.meta_path),
-                        dict(vars(builtins)), dict(vars(importlib)), dict(vars(importlib.util)),
-                        dict(vars(importlib._bootstrap)),
-                        dict(vars(importlib._bootstrap_external)), list(warnings.filters), dict(os.environ), threading.gettrace(),
-                        sys.gettrace(), sys.getprofile(), sys.excepthook, os.getcwd(),
+                        list(warnings.filters), dict(os.environ), os.getcwd(), sys.excepthook,
+                        sys.gettrace(), sys.getprofile(), threading.gettrace(),
                         sys.stdout, sys.stderr, threading.active_count(),
                     ]
             """,

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import functools
 import gc
+import importlib
 import sys
-from collections.abc import Container, Iterator
+import weakref
+from collections.abc import Callable, Container, Iterator
 from types import BuiltinMethodType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -43,6 +45,18 @@ def is_unfinished(module: Any) -> bool:
     except AttributeError:
         return False
     return bool(getattr(spec, "_initializing", False))
+
+
+def when_finished(name: str, act: Callable[[], object]) -> None:
+    """Calls `act` once the import of the module `name`, which is under way, has ended.
+
+    Nothing tells of the end of an import that was not watched from its start; but the import system
+    keeps a lock for as long as it lasts, which can be outlived.
+    """
+    known = getattr(importlib._bootstrap, "_module_locks", {}).get(name)
+    lock = None if known is None else known()
+    if lock is not None:
+        weakref.finalize(lock, act).atexit = False
 
 
 def search(
@@ -94,6 +108,9 @@ def _search_class(path: str, cls: type, obj: Any, holders: Holders) -> None:
     for key, value in list(vars(cls).items()):
         if value is obj:
             holders.slots.append((f"{path}.{key}", Slot(cls, key)))
+        elif issubclass(type(value), type):
+            if value.__qualname__ == f"{cls.__qualname__}.{key}":
+                _search_class(f"{path}.{key}", value, obj, holders)
         elif _holds(value, obj, cls.__module__):
             holders.fixed.append(f"{path}.{key}")
 
@@ -111,6 +128,7 @@ def _inside(value: Any, module: str) -> Iterator[Any]:
     kind = type(value)
     if kind in (staticmethod, classmethod):
         value, kind = value.__func__, type(value.__func__)
+        yield value
     if kind is FunctionType:
         if value.__module__ == module:
             yield from value.__defaults__ or ()

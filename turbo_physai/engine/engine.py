@@ -19,7 +19,7 @@ import attrs
 from turbo_physai.declarations import ImportAlias, Inject, RegistryOverride, ReplaceImport
 from turbo_physai.declarations.names import ObjectPath
 from turbo_physai.engine import binding, imports
-from turbo_physai.engine.captured import is_unfinished
+from turbo_physai.engine.captured import is_unfinished, when_finished
 from turbo_physai.engine.finder import WatchingFinder
 from turbo_physai.engine.objects import NotReadyError, origin
 from turbo_physai.engine.outcome import Outcomes
@@ -353,6 +353,8 @@ class Engine:
         )
         if unfinished:
             self._rechecks.append(Recheck(group, member, exchange, home, unfinished))
+            for name in unfinished if only is None else ():
+                when_finished(name, self._import_has_ended)
 
     def _recheck(self) -> None:
         with self._report.lock:
@@ -360,6 +362,10 @@ class Engine:
             for each in waiting:
                 if each.group.state.is_open and each.member.exchange is each.exchange:
                     self._rebind(each.group, each.member, each.exchange, each.home, each.modules)
+
+    def _import_has_ended(self) -> None:
+        self._recheck()
+        self._report.changed()
 
     def _record(self, member: MemberBinding | ImportBinding, module: str) -> None:
         record = member.execution
