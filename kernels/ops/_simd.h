@@ -46,6 +46,17 @@ INLINE void prefetch(const T* from, int64_t count) {
   for (int64_t i = 0; i < count; i += 64 / sizeof(T)) __builtin_prefetch(from + i, write);
 }
 
+// Bytes between two arrays, and the element of the second that stands where `of` does in the first.
+template <typename T>
+INLINE intptr_t distance(const T* first, const T* second) {
+  return reinterpret_cast<intptr_t>(second) - reinterpret_cast<intptr_t>(first);
+}
+
+template <typename T>
+INLINE T* moved(const T* of, intptr_t bytes) {
+  return reinterpret_cast<T*>(reinterpret_cast<intptr_t>(of) + bytes);
+}
+
 // The sums over the lanes of four vectors, as a vector of four.
 template <typename T, int N>
 INLINE Vec<T, 4> sums(const Vec<T, N> (&v)[4]) {

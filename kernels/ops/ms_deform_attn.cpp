@@ -149,16 +149,16 @@ struct Block {
     }
   }
 
-  // Points the rows into `value` and fetches them, and what lies `to_grad` beyond them, early.
+  // Points the rows into `value` and fetches them early, and their gradients `to_grad` bytes on.
   template <bool backward>
-  INLINE void aim(const T* value, int64_t stride, int64_t dim, int64_t to_grad) {
+  INLINE void aim(const T* value, int64_t stride, int64_t dim, intptr_t to_grad) {
     for (int i = 0; i < count; ++i) {
       for (int corner = 0; corner < 4; ++corner) {
         const int64_t k = key[corner][i];
         row[i][corner] = k < 0 ? kZeros<T> : value + k * stride;
         scale[i][corner] = k < 0 ? 0 : weight[i] * factor[corner][i];
         prefetch<false>(row[i][corner], dim);
-        if (backward) prefetch<true>(row[i][corner] + to_grad, dim);
+        if (backward) prefetch<true>(moved(row[i][corner], to_grad), dim);
       }
     }
   }
@@ -227,7 +227,7 @@ void forward(const Problem<T>& op, T* out) {
   });
 }
 
-// Adds a sample's part to the gradients of its corners, and returns the corners' dot products.
+// Adds to the gradients of a sample's corners; returns the corners' dot products with `grad`.
 template <typename T, typename S>
 INLINE Vec<T, 4> scatter(S, int64_t d, const T* const (&rows)[4], T* const (&grad_rows)[4],
                          const T (&scale)[4], const T* grad) {
@@ -245,12 +245,25 @@ INLINE Vec<T, 4> scatter(S, int64_t d, const T* const (&rows)[4], T* const (&gra
   return sums<T, N>(dot);
 }
 
+// The gradients of weight and location of sample i of the block, sample `at` of all.
+template <typename T>
+INLINE void finish(const Block<T>& b, int i, T width, T height, const Gradients<T>& grads,
+                   int64_t at) {
+  const T(&dot)[4] = b.dot[i];
+  const T fx = b.x[i], fy = b.y[i];
+  const T along_x = (1 - fy) * (dot[1] - dot[0]) + fy * (dot[3] - dot[2]);
+  const T along_y = (1 - fx) * (dot[2] - dot[0]) + fx * (dot[3] - dot[1]);
+  grads.weights[at] = b.factor[0][i] * dot[0] + b.factor[1][i] * dot[1] +
+                      b.factor[2][i] * dot[2] + b.factor[3][i] * dot[3];
+  grads.locations[2 * at] = b.weight[i] * width * along_x;
+  grads.locations[2 * at + 1] = b.weight[i] * height * along_y;
+}
+
 template <typename T>
 void backward_level(const Problem<T>& op, const Gradients<T>& grads, int64_t item, int64_t head,
                     int64_t level) {
   const T* value = op.value + op.row(item, op.starts[level], head);
-  const int64_t to_grad = grads.value - op.value;
-  const T width = op.width(level), height = op.height(level);
+  const intptr_t to_grad = distance(op.value, grads.value);
   const int64_t pitch = op.heads * op.levels * op.points;
   const int64_t at_once = std::max<int64_t>(1, kBlock / op.points);
   Levels levels;
@@ -277,7 +290,7 @@ void backward_level(const Problem<T>& op, const Gradients<T>& grads, int64_t ite
           T* grad_rows[4];
           for (int corner = 0; corner < 4; ++corner) {
             const T* row = b.row[i][corner];
-            grad_rows[corner] = row == kZeros<T> ? outside : const_cast<T*>(row) + to_grad;
+            grad_rows[corner] = row == kZeros<T> ? outside : moved(row, to_grad);
           }
           Vec<T, 4> dot = {};
           for_each_strip<T>(op.dim, [&](auto strip, int64_t d) INLINE_LAMBDA {
@@ -286,16 +299,10 @@ void backward_level(const Problem<T>& op, const Gradients<T>& grads, int64_t ite
           store(b.dot[i], dot);
         }
       }
+      const T width = op.width(level), height = op.height(level);
       for (int j = 0, i = 0; j < bags; ++j) {
         for (int64_t at = sample + j * pitch; i < (j + 1) * count; ++i, ++at) {
-          const T(&dot)[4] = b.dot[i];
-          const T fx = b.x[i], fy = b.y[i];
-          grads.weights[at] = b.factor[0][i] * dot[0] + b.factor[1][i] * dot[1] +
-                              b.factor[2][i] * dot[2] + b.factor[3][i] * dot[3];
-          grads.locations[2 * at] =
-              b.weight[i] * width * ((1 - fy) * (dot[1] - dot[0]) + fy * (dot[3] - dot[2]));
-          grads.locations[2 * at + 1] =
-              b.weight[i] * height * ((1 - fx) * (dot[2] - dot[0]) + fx * (dot[3] - dot[1]));
+          finish(b, i, width, height, grads, at);
         }
       }
     }

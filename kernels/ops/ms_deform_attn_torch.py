@@ -13,8 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-# Rows gathered at once in the backward pass: bounds its temporaries to a few dozen MB.
-_ROWS_AT_ONCE = 1 << 18
+# Rows gathered at once in the backward pass. On the CPU its temporaries then stay in the cache, and
+# are not returned to the system each time; a GPU wants few launches.
+_ROWS_AT_ONCE_CPU = 1 << 14
+_ROWS_AT_ONCE = 1 << 20
 
 
 class _Corners(NamedTuple):
@@ -146,7 +148,8 @@ def _through_rows(
     """
     dots = torch.empty_like(scale)
     grad_table = torch.zeros_like(table)
-    step = max(1, _ROWS_AT_ONCE // rows.shape[1])
+    at_once = _ROWS_AT_ONCE_CPU if table.device.type == "cpu" else _ROWS_AT_ONCE
+    step = max(1, at_once // rows.shape[1])
     for first in range(0, rows.shape[0], step):
         part = slice(first, first + step)
         grad = grads[part].unsqueeze(1)
