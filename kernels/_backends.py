@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from functools import cache
 from typing import Final, NamedTuple
 
 import torch
@@ -32,6 +33,7 @@ class Backends(tuple[Backend, ...]):
         return "\n".join(map(str, self))
 
 
+@cache
 def triton_why_not() -> str | None:
     """Why no Triton kernel can run, or None when one can."""
     if importlib.util.find_spec("triton") is None:
