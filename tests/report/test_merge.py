@@ -1,0 +1,141 @@
+"""The reports of all ranks make one, and a difference between ranks comes first."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from turbo_physai.cli import app
+from turbo_physai.report.merge import NoReportsError, merge
+from turbo_physai.report.show import as_markdown, as_text
+
+MODEL = {"model.py": "def f(a): return 'slow'\n", "other.py": "def f(a): return 'slow'\n"}
+GROUPS = "group('g', replace('model.f', 'quick.f')), group('h', replace('other.f', 'quick.f'))"
+BOTH = "apply()\nimport model, other"
+
+
+@pytest.fixture
+def ranks(project):
+    """Runs ranks of one launch, each with its own script, and returns the folder of reports."""
+    project.write({**MODEL, "quick.py": "def f(a): return 'fast'\n"}).declare(GROUPS)
+
+    def run(*scripts, run_id="run", size=None, first=0, code=0, **variables):
+        for rank, script in enumerate(scripts, start=first):
+            stated = {"RANK": str(rank), "WORLD_SIZE": str(size or len(scripts))}
+            project.script(script, code, TURBO_PHYSAI_RUN_ID=run_id, **stated, **variables)
+        return project.path / "reports"
+
+    return run
+
+
+def show(*arguments, code=0):
+    done = CliRunner().invoke(app, ["report", "show", *map(str, arguments)])
+    assert done.exit_code == code, done.output
+    return done
+
+
+def test_ranks_that_agree_need_one_line_a_group(ranks):
+    merged = merge(ranks(BOTH, BOTH))
+    assert not merged.differs
+    assert as_text(merged) == "run run: 2 ranks\ng  applied\nh  applied"
+    assert "| g | applied | 0-1 |  |" in as_markdown(merged)
+
+
+def test_a_group_that_differs_comes_first_with_its_ranks_and_why(ranks):
+    skip = "apply(disable_groups=['h'])\nimport model, other"
+    folder = ranks(BOTH, skip, BOTH)
+    merged = merge(folder)
+    assert [group.id for group in merged.groups] == ["h", "g"]
+    assert as_text(merged).splitlines() == [
+        "run run: 3 ranks, 1 of 2 Groups differ",
+        "h  DIFFERS between ranks",
+        "    rank 0,2: applied",
+        "    rank 1: skipped: disabled by the caller",
+        "g  applied",
+    ]
+    assert "| **h differs** | skipped | 1 | disabled by the caller |" in as_markdown(merged)
+    assert show(folder, code=1).stdout == as_text(merged) + "\n"
+    assert show(folder, "--format", "markdown", code=1).stdout == as_markdown(merged) + "\n"
+    found = json.loads(show(folder, "--format", "json", code=1).stdout)
+    assert found["differs"]
+    assert [outcome["ranks"] for outcome in found["groups"][0]["outcomes"]] == [[0, 2], [1]]
+
+
+def test_equal_states_with_other_objects_differ_too(ranks, project):
+    folder = ranks(BOTH, size=2)
+    project.write({"quicker.py": "def f(a): return 'faster'\n"})
+    project.declare(GROUPS.replace("quick.f", "quicker.f", 1))
+    ranks(BOTH, first=1, size=2)
+    text = as_text(merge(folder))
+    assert "rank 0: applied: replace model.f: bound to quick.f" in text
+    assert "rank 1: applied: replace model.f: bound to quicker.f" in text
+
+
+def test_a_group_that_a_rank_does_not_know_differs(ranks, project):
+    folder = ranks(BOTH, size=2)
+    project.declare(GROUPS.split(", group")[0])
+    ranks("apply()\nimport model", first=1, size=2)
+    assert "rank 1: absent: not in the config of this rank" in as_text(merge(folder))
+
+
+def test_a_rank_without_a_report_is_missed(ranks):
+    merged = merge(ranks(BOTH, BOTH, size=4))
+    assert merged.missing == (2, 3)
+    assert "warning: no report of rank 2-3" in as_text(merged)
+
+
+def test_a_rank_that_was_killed_is_seen(ranks):
+    kill = "apply()\nimport model\nos.kill(os.getpid(), 9)"
+    folder = ranks(BOTH, size=2)
+    merged = merge(ranks(kill, first=1, size=2, code=-9))
+    assert merged.run_id == "run"
+    assert folder.is_dir()
+    assert "warning: rank 1 still runs, or ended without a word" in as_text(merged)
+    assert "    rank 1: pending" in as_text(merged)
+
+
+def test_the_process_that_met_the_model_last_speaks_for_a_rank(ranks):
+    folder = ranks("apply(disable_groups=['g'])\nimport other")
+    ranks(BOTH)
+    ranks("apply()")  # such as a script that evaluates nothing
+    merged = merge(folder)
+    assert [group.outcomes[0].state for group in merged.groups] == ["applied", "applied"]
+    assert len(merged.others) == 2
+    assert "further processes, not counted: " in as_text(merged)
+
+
+def test_the_newest_run_is_shown_unless_another_is_named(ranks):
+    folder = ranks(BOTH, run_id="first")
+    ranks("apply(disable_groups=['g'])\nimport other", run_id="second")
+    merged = merge(folder)
+    assert (merged.run_id, merged.other_runs) == ("second", ("first",))
+    assert "with --run-id: first" in as_text(merged)
+    assert show(folder, "--run-id", "first").stdout.startswith("run first: 1 rank\n")
+    done = show(folder, "--run-id", "third", code=2)
+    assert done.stderr == f"turbo_physai: found no run 'third' in {folder}; it has second, first\n"
+
+
+def test_folders_of_several_machines_may_lie_side_by_side(ranks):
+    folder = ranks(BOTH, size=2)
+    ranks(BOTH, first=1, size=2)
+    for i, file in enumerate(sorted(folder.iterdir())):
+        (folder / f"node{i}").mkdir()
+        file.rename(folder / f"node{i}" / file.name)
+    assert merge(folder).missing == ()
+
+
+def test_files_that_are_no_reports_are_named(ranks):
+    folder = ranks(BOTH)
+    (folder / "report-torn.json").write_text('{"a":')
+    (folder / "report-other.json").write_text('{"schema_version": "other/v9"}')
+    (folder / "notes.json").write_text("unrelated")
+    text = as_text(merge(folder))
+    assert "report-torn.json: " in text
+    assert "found the schema 'other/v9'; accepted: turbophysai/report/v1" in text
+    assert "notes" not in text
+
+
+def test_a_folder_without_reports_is_an_error(tmp_path):
+    with pytest.raises(NoReportsError, match=f"found no report-.* in {tmp_path}"):
+        merge(tmp_path)
+    assert show(tmp_path / "absent", code=2).stdout == ""
