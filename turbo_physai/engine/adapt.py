@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import cached_property, wraps
+from functools import cached_property, partialmethod, wraps
 from types import CellType, FunctionType, MethodType
 from typing import Any
 
@@ -24,7 +24,7 @@ def kind(raw: Any, *, in_class: bool) -> str:
             return type_.__name__
     if isinstance(raw, type):
         return "class"
-    if callable(raw):
+    if callable(raw) or isinstance(raw, partialmethod):
         return "method" if in_class else "function"
     return "value"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from inspect import Signature
@@ -92,6 +93,7 @@ def member(declared: Replacement, trust: Trust, known: ModuleSpec | None = None)
         yield from _exists(alias, read(ObjectPath.parse(alias), known))
     yield trusted(declared.target, source, trust)
     if isinstance(source.found, Definition):
+        yield from _names_itself(declared.target, source.found)
         yield from _fits(declared, source.found)
 
 
@@ -132,6 +134,21 @@ def _compare(name: str, path: str, expected: tuple[str, ...], actual: str, sourc
     outcome = "pass" if actual in expected else "fail"
     reason = "" if outcome == "pass" else f"the code at {source.place} is not what was validated"
     return Check(name, outcome, path, " or ".join(expected), actual, reason)  # type: ignore[arg-type]
+
+
+def _names_itself(path: str, target: Definition) -> Iterator[Check]:
+    """Warns of a class whose methods look it up by name when they run."""
+    node = target.nodes[0]
+    for call in ast.walk(node) if target.kind == "class" else ():
+        if isinstance(call, ast.Call) and getattr(call.func, "id", None) == "super":
+            first = call.args[0] if call.args else None
+            if isinstance(first, ast.Name) and first.id == node.name:
+                reason = (
+                    f"line {call.lineno} says super({node.name}, …), "
+                    "which will find the replacement: replace methods instead"
+                )
+                yield Check("super", "warning", path, reason=reason)
+                return
 
 
 def _fits(declared: Replacement, target: Definition) -> Iterator[Check]:
