@@ -105,6 +105,8 @@ class Engine:
         self._registries(spec.name, imports.free_names)
         if known != [group.checked for group in self._groups]:
             self._settle()  # what another thread could not bind for want of evidence
+        else:
+            self._report.changed()
 
     def failed(self, name: str, module: ModuleType | None) -> None:
         with self._report.lock:
