@@ -139,22 +139,26 @@ def name_like(new: Any, original: Any) -> Any:
     """Gives a function or class that a factory made inside itself the name of the original, so that
     it can be pickled by that name, and so that its signature and documentation can be found."""
     function, source = inner(new), inner(original)
-    if not isinstance(function, (FunctionType, type)) or "<locals>" not in function.__qualname__:
+    if not isinstance(function, (FunctionType, type)) or function is source:
         return new
-    if function is source or type(function) is not type(source):
-        return new
-    for attribute in ("__module__", "__name__", "__qualname__"):
-        setattr(function, attribute, getattr(source, attribute))
-    if function.__doc__ is None:
-        function.__doc__ = source.__doc__
-    if isinstance(function, FunctionType):
-        function.__dict__.setdefault("__wrapped__", source)
-        # A factory that used functools.wraps also copied marks of torch.compile that speak of the
-        # original: left in place they make the compiler call it past the wrapper.
-        for key in [key for key in vars(function) if key.startswith("_torchdynamo_")]:
-            if vars(source).get(key) is vars(function)[key]:
-                del function.__dict__[key]
+    if type(function) is type(source) and "<locals>" in function.__qualname__:
+        for attribute in ("__module__", "__name__", "__qualname__"):
+            setattr(function, attribute, getattr(source, attribute))
+        if function.__doc__ is None:
+            function.__doc__ = source.__doc__
+        if isinstance(function, FunctionType):
+            function.__dict__.setdefault("__wrapped__", source)
+    _forget_compiler(function, source)
     return new
+
+
+def _forget_compiler(function: Any, source: Any) -> None:
+    """Takes away marks that `functools.wraps` copied: they tell compilers of the original, and in
+    a wrapper make them call it past that."""
+    marks = vars(function) if vars(function).get("__wrapped__") is source else {}
+    for key in list(marks):
+        if key.startswith("_torchdynamo_") or key == "get_compiler_config":
+            delattr(function, key)
 
 
 def choose(condition: Callable[..., Any], new: Any, original: Any, name: str) -> Any:
@@ -177,6 +181,5 @@ def choose(condition: Callable[..., Any], new: Any, original: Any, name: str) ->
             return run_original(*args, **kwargs)
         raise TypeError(f"the runtime_condition {name} returns True or False, found {answer!r}")
 
-    for key in [key for key in vars(chosen) if key.startswith("_torchdynamo_")]:
-        del chosen.__dict__[key]
+    _forget_compiler(chosen, run_original)
     return chosen
