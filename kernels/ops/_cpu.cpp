@@ -14,8 +14,10 @@ namespace {
 // GNU OpenMP's entry to a parallel region; LLVM's and Intel's runtimes have it as well.
 using GompParallel = void (*)(void (*)(void*), void*, unsigned threads, unsigned flags);
 
-// Threads of an OpenMP runtime spin for a while after each region, so a second pool beside torch's
-// competes with it for the cores: nothing is linked, the caller hands over the runtime of torch.
+// Threads of an OpenMP runtime spin for a while after each region, so a pool beside torch's competes
+// with it for the cores: of 200 decoder-sized calls, each after an operator of torch on 2 threads,
+// the fastest tenth took 1.4 ms on torch's runtime and 7 ms on own threads. So nothing is linked,
+// and the caller hands over the runtime that torch has loaded.
 std::atomic<GompParallel> gomp_parallel{nullptr};
 std::atomic<pid_t> gomp_process{0};
 
