@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import attrs
 
-from turbo_physai.declarations.imports import ImportDeclaration
-from turbo_physai.declarations.names import ObjectPath, object_path, texts
+from turbo_physai.declarations.imports import ImportDeclaration, ReplaceImport
+from turbo_physai.declarations.names import ObjectPath, object_path, overlap, texts
 from turbo_physai.declarations.replacement import Replacement
 
 if TYPE_CHECKING:
@@ -71,6 +72,10 @@ def group(
     twice = [path for path, count in claims.items() if count > 1]
     if twice:
         raise ValueError(f"Group {id}: changes {', '.join(twice)} more than once")
+    replaced = [member.target for member in members if isinstance(member, ReplaceImport)]
+    for one, other in combinations(replaced, 2):
+        if overlap(one, other):
+            raise ValueError(f"Group {id}: replaces {one} and {other}, which contain one another")
     if compatibility_check is not None:
         object_path(compatibility_check, f"Group {id}: compatibility_check")
     return Group(id, members, texts(depends_on, f"Group {id}: depends_on"), compatibility_check)

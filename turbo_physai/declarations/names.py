@@ -66,6 +66,11 @@ def object_path(value: Any, what: str) -> str:
     return value
 
 
+def overlap(one: str, other: str) -> bool:
+    """Whether one of two modules is the other or lies inside it."""
+    return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
+
+
 def of_others(path: str, what: str) -> str:
     """Checks that `path`, which is to be changed, is not one of ours and returns it."""
     if ObjectPath.parse(path).parts[0] == "turbo_physai":

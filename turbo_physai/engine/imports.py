@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from importlib.machinery import ModuleSpec
+from importlib.util import module_from_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,6 +20,7 @@ from turbo_physai.declarations import (
     RegistryOverride,
     ReplaceImport,
 )
+from turbo_physai.engine.loader import part_of_the_import_system
 from turbo_physai.engine.objects import load
 from turbo_physai.engine.slot import ABSENT, Slot, find
 
@@ -50,6 +52,7 @@ class ProvidingLoader:
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return None
 
+    @part_of_the_import_system
     def exec_module(self, module: ModuleType) -> None:
         name = module.__name__
         provided = self._engine.provide(name, module)
@@ -59,9 +62,8 @@ class ProvidingLoader:
         sys.modules[name] = provided
         self._engine.after(name, provided)
 
+    @part_of_the_import_system
     def _load_original(self, name: str) -> ModuleType:
-        from importlib.util import module_from_spec
-
         if self._original is None or self._original.loader is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         original = module_from_spec(self._original)

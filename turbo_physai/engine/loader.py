@@ -53,14 +53,15 @@ def watch(spec: ModuleSpec, events: Events) -> None:
         spec.loader = LoaderProxy(loader, spec, events)  # type: ignore[assignment]
 
 
-def _part_of_the_import_system(function: F) -> F:
+def part_of_the_import_system(function: F) -> F:
+    """Marks a function whose frames are to be treated as those of the import system."""
     code = function.__code__  # type: ignore[attr-defined]
     function.__code__ = code.replace(co_filename=_IMPORT_SYSTEM_FILE)  # type: ignore[attr-defined]
     return function
 
 
 def _shadow(loader: Any, spec: ModuleSpec, events: Events) -> None:
-    @_part_of_the_import_system
+    @part_of_the_import_system
     def exec_module(module: ModuleType) -> None:
         vars(loader).pop("exec_module", None)
         _run(loader.exec_module, spec, module, events)
@@ -68,7 +69,7 @@ def _shadow(loader: Any, spec: ModuleSpec, events: Events) -> None:
     loader.exec_module = exec_module
 
 
-@_part_of_the_import_system
+@part_of_the_import_system
 def _run(
     body: Callable[[ModuleType], object], spec: ModuleSpec, module: ModuleType, events: Events
 ) -> None:
@@ -104,7 +105,7 @@ class LoaderProxy:
     def __class__(self) -> Any:
         return self._loader.__class__
 
-    @_part_of_the_import_system
+    @part_of_the_import_system
     def _exec_module(self, module: ModuleType) -> None:
         self._step_aside(module)
         if isinstance(self._loader, LazyLoader):

@@ -8,8 +8,8 @@ from importlib import import_module
 import attrs
 
 from turbo_physai.config import GroupEntry, OptimizationConfig
-from turbo_physai.declarations import Registry, Replacement
-from turbo_physai.declarations.names import ObjectPath
+from turbo_physai.declarations import Registry, ReplaceImport, Replacement
+from turbo_physai.declarations.names import ObjectPath, overlap
 from turbo_physai.errors import Fault, OptimizationConfigError
 from turbo_physai.evidence import surroundings
 from turbo_physai.plan.environment import snapshot
@@ -79,17 +79,26 @@ def _decide(group: PreparedGroup, groups: dict[str, PreparedGroup], disable: Seq
 
 def _conflicts(groups: Iterable[PreparedGroup]) -> tuple[Conflict, ...]:
     holders: dict[str, str] = {}
+    replaced: dict[str, str] = {}  # modules, which may not lie inside one another either
     conflicts = []
     for group in groups:
         if group.decision != "apply":
             continue
         paths = [ObjectPath.parse(path).dotted for m in group.declared.members for path in m.paths]
+        modules = [m.target for m in group.declared.members if isinstance(m, ReplaceImport)]
         clashes = [Conflict(path, holders[path], group.id) for path in paths if path in holders]
+        clashes += [
+            Conflict(f"{module}, with {other}", holder, group.id)
+            for module in modules
+            for other, holder in replaced.items()
+            if overlap(module, other) and module != other
+        ]
         if clashes:
             group.block("; ".join(map(str, clashes)))
             conflicts += clashes
         else:
             holders.update(dict.fromkeys(paths, group.id))
+            replaced.update(dict.fromkeys(modules, group.id))
     return tuple(conflicts)
 
 

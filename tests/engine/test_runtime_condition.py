@@ -1,0 +1,128 @@
+"""A predicate decides, call by call, whether the replacement or the original runs."""
+
+import pytest
+
+MODEL = """
+    class C:
+        def method(self, x):
+            return ("old", x)
+        @staticmethod
+        def static(x):
+            return ("old", x)
+        @classmethod
+        def of_class(cls, x):
+            return ("old", x)
+    def function(x):
+        "Slow."
+        return ("old", x)
+"""
+FAST = """
+    def function(x):
+        if x == 13:
+            raise ArithmeticError("mine")
+        return ("new", x)
+    def method(self, x):
+        return ("new", x)
+    def of_class(cls, x):
+        return ("new", x)
+    def wrapped(original, options):
+        return lambda x: ("new", *original(x))
+    def positive(*args, **kwargs):
+        x = kwargs.get("x", args[-1] if args else None)
+        if x is None:
+            raise LookupError("the condition's own")
+        return x > 0 if x < 100 else x
+"""
+TARGETS = {
+    "m.function": ("replace", "function", "m.function"),
+    "m.C.method": ("replace", "method", "m.C().method"),
+    "m.C.static": ("replace", "function", "m.C.static"),
+    "m.C.of_class": ("replace", "of_class", "m.C.of_class"),
+}
+
+
+@pytest.fixture
+def model(project):
+    return project.write({"m.py": MODEL, "fast.py": FAST})
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_true_runs_the_replacement_and_false_the_original(model, target):
+    """Anything else is a TypeError: a tensor or None must not pass for an answer."""
+    kind, replacement, call = TARGETS[target]
+    model.declare(f"""
+        group('g', {kind}('{target}', 'fast.{replacement}', runtime_condition='fast.positive'))
+    """)
+    model.run(f"""
+        import inspect, pickle
+        report = apply()
+        import m
+        call = {call}
+        assert call(1) == call(x=1) == ("new", 1) and call(-1) == call(x=-1) == ("old", -1)
+        for answer in (100, 200.5):
+            try:
+                call(answer)
+            except TypeError as error:
+                assert "fast.positive" in str(error) and repr(answer) in str(error)
+            else:
+                raise AssertionError
+        assert state(report) == "applied" and str(inspect.signature(call)) == "(x)"
+        assert pickle.loads(pickle.dumps(call))(1) == ("new", 1)
+    """)
+
+
+def test_exceptions_of_condition_and_replacement_reach_the_caller(model):
+    """Nothing is tried again on the original."""
+    model.write({"m.py": "ran = []\ndef function(x):\n    ran.append(x)\n"})
+    model.declare("""
+        group('g', replace('m.function', 'fast.function', runtime_condition='fast.positive'))
+    """)
+    model.run("""
+        apply()
+        import m
+        for argument, error_type in ((None, LookupError), (13, ArithmeticError)):
+            try:
+                m.function(argument)
+            except error_type as error:
+                assert error.__context__ is None
+            else:
+                raise AssertionError
+        assert m.ran == []
+    """)
+
+
+def test_a_wrapper_can_have_a_condition_too(model):
+    model.declare("""
+        group('g', wrap('m.function', 'fast.wrapped', runtime_condition='fast.positive'))
+    """)
+    model.run("""
+        apply()
+        import m
+        assert m.function(1) == ("new", "old", 1) and m.function(-1) == ("old", -1)
+        assert m.function.__doc__ == "Slow."
+    """)
+
+
+@pytest.mark.parametrize("condition", ["fast.missing", "broken.check", "no_such_module.check"])
+def test_a_condition_that_cannot_be_imported_ends_the_group(model, condition):
+    model.write({"broken.py": "raise OSError\n"})
+    model.declare(
+        f"group('g', replace('m.function', 'fast.function', runtime_condition='{condition}'))"
+    )
+    model.run("""
+        report = apply()
+        import m
+        assert m.function(1) == ("old", 1)
+        assert state(report) in ("blocked", "rolled_back") and report.execution["g"].reason
+    """)
+
+
+def test_a_class_has_no_call_to_decide_about(model):
+    model.write({"fast.py": "class C: ...\ndef positive(x): return True\n"})
+    model.declare("group('g', replace('m.C', 'fast.C', runtime_condition='fast.positive'))")
+    model.run("""
+        report = apply()
+        import m
+        assert m.C().method(1) == ("old", 1) and state(report) == "blocked"
+        assert "runtime_condition needs a function" in report.execution["g"].reason
+    """)
