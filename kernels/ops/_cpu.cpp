@@ -14,10 +14,10 @@ namespace {
 // GNU OpenMP's entry to a parallel region; LLVM's and Intel's runtimes have it as well.
 using GompParallel = void (*)(void (*)(void*), void*, unsigned threads, unsigned flags);
 
-// Threads of an OpenMP runtime spin for a while after each region, so a pool beside torch's competes
-// with it for the cores: of 200 decoder-sized calls, each after an operator of torch on 2 threads,
-// the fastest tenth took 1.4 ms on torch's runtime and 7 ms on own threads. So nothing is linked,
-// and the caller hands over the runtime that torch has loaded.
+// Threads of an OpenMP runtime spin for a while after each region, so a pool beside torch's would
+// compete with it for the cores: of 200 decoder-sized calls, each after an operator of torch on two
+// threads, the fastest tenth took 1.4 ms on torch's runtime and 7 ms on own threads. So nothing is
+// linked, and the caller hands over the runtime that torch has loaded.
 std::atomic<GompParallel> gomp_parallel{nullptr};
 std::atomic<pid_t> gomp_process{0};
 
@@ -25,6 +25,7 @@ std::atomic<int> isa_limit{static_cast<int>(Isa::avx512)};
 
 Isa widest() {
 #if defined(__x86_64__)
+  __builtin_cpu_init();
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
       __builtin_cpu_supports("avx512dq")) {
     return Isa::avx512;

@@ -52,7 +52,7 @@ def test_backward_returns_six_values(make):
 
 @pytest.mark.parametrize(
     ("function", "dtype"),
-    zip(FUNCTIONS, [torch.bfloat16, torch.float32, torch.float16], strict=True),
+    list(zip(FUNCTIONS, [torch.bfloat16, torch.float32, torch.float16], strict=True)),
 )
 def test_autocast_casts_as_the_name_says(make, function, dtype):
     inputs = make(dtype=torch.bfloat16, requires_grad=True)
