@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import statistics
 import sys
@@ -16,7 +17,7 @@ from model import STAGES, ModelConfig, build_model
 from projects.mmdet3d_plugin.datasets.frame import collate
 from projects.mmdet3d_plugin.datasets.nuscenes_frame import load_frame
 from projects.mmdet3d_plugin.datasets.synthetic import make_frames
-from torch import nn
+from torch import distributed, nn
 from tqdm import tqdm
 
 IMAGE_SCALE = 0.2  # 1600 x 900 becomes 320 x 180
@@ -71,8 +72,19 @@ def train_step(model: nn.Module, optimizer: torch.optim.Optimizer, sample: dict[
     return loss.item()
 
 
+def join_ranks(model: nn.Module, device: str) -> nn.Module:
+    """The model under DDP where torchrun has started several ranks of this script, else itself.
+    All ranks train on the same sample."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        return model
+    distributed.init_process_group("gloo" if device == "cpu" else "nccl")
+    return nn.parallel.DistributedDataParallel(model)
+
+
 def main() -> None:
     arguments = parse_arguments()
+    if arguments.device == "cuda":
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     random.seed(arguments.seed)
     np.random.seed(arguments.seed)
     torch.manual_seed(arguments.seed)
@@ -89,7 +101,7 @@ def main() -> None:
         queries=arguments.queries,
         cameras=sample["img"].shape[2],
     )
-    model = build_model(config).to(arguments.device).train()
+    model = join_ranks(build_model(config).to(arguments.device).train(), arguments.device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=arguments.lr, weight_decay=0.01)
 
     losses, times = [], []
@@ -102,6 +114,8 @@ def main() -> None:
         f"first loss {losses[0]:.4f} last loss {losses[-1]:.4f}"
         f" median step time {statistics.median(times):.3f} s"
     )
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
