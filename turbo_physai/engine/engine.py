@@ -7,6 +7,7 @@ system. A member is claimed under the lock, made without it, and installed under
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -141,7 +142,18 @@ class Engine:
             number = self._runs[name].number + 1 if name in self._runs else 1
             # A module may have put another object in its own place.
             self._runs[name] = Run(sys.modules.get(name, module), number)
+            if number > 1:
+                self._forget_what_was_overwritten(name)
         self._settle()
+
+    def _forget_what_was_overwritten(self, name: str) -> None:
+        """A module that ran again has put new originals over what was bound in it."""
+        for group in self._watching(name):
+            for member in group.members:
+                for site in member.sites if isinstance(member, MemberBinding) else ():
+                    if site.module == name:
+                        with contextlib.suppress(TargetError):  # it is gone: nothing to take back
+                            group.transaction.forget(_slot(site, self._runs[name]))
 
     # Evidence.
 

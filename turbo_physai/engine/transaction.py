@@ -54,13 +54,17 @@ class Transaction:
             RestoreError: the owner took it but shows something else.
         """
         before = slot.raw()
-        # A module that ran again has put a new original over what we wrote: there is nothing left
-        # of the earlier change to take back.
-        self._changes = [c for c in self._changes if not c.is_at(slot) or c.after is before]
+        self.forget(slot)
         self._changes.append(Change(slot, before, value, captured))
         slot.write(value)
         if slot.raw() is not value:
             raise RestoreError(f"{describe(slot.owner)} does not keep what is put at {slot.name!r}")
+
+    def forget(self, slot: Slot) -> None:
+        """Forgets what was overwritten in `slot`: a module that runs again puts a new original over
+        our object, and there is nothing left to take back."""
+        held = slot.raw()
+        self._changes = [c for c in self._changes if not c.is_at(slot) or c.after is held]
 
     def note(self, slot: Slot, after: Any, before: Any = ABSENT) -> None:
         """Remembers a change that somebody else makes on our behalf."""
