@@ -12,10 +12,12 @@ from turbo_physai.declarations import Replacement
 from turbo_physai.declarations.names import ObjectPath
 from turbo_physai.engine.adapt import adapt, choose, inner, name_like
 from turbo_physai.engine.captured import search
-from turbo_physai.engine.objects import call, load
+from turbo_physai.engine.objects import call, has_own_place, load
 from turbo_physai.engine.slot import Slot, TargetError
 from turbo_physai.engine.state import MemberBinding
 from turbo_physai.engine.transaction import Transaction
+from turbo_physai.evidence import examine
+from turbo_physai.evidence.definitions import Definition
 
 
 @attrs.frozen(eq=False)
@@ -92,11 +94,9 @@ def rebind(
     """
     own = _keeps_the_original(member.declared)
     unfinished: set[str] = set()
-    for old in {id(o): o for o in (exchange.old, inner(exchange.old))}.values():
-        if not isinstance(old, (FunctionType, type, staticmethod, classmethod, property)):
-            continue  # a value such as None is held by everyone
+    for old in _sought(exchange):
         defined_in = getattr(inner(old), "__module__", home)
-        holders = search(old, done, own, only)
+        holders = search(old, done, own, only, (exchange.new, inner(exchange.new)))
         for path, slot in holders.slots:
             if path in declared or path == f"{defined_in}.{getattr(old, '__qualname__', '')}":
                 continue
@@ -108,6 +108,44 @@ def rebind(
         member.execution.left += holders.fixed
         unfinished |= holders.unfinished
     return unfinished
+
+
+def take_back(
+    member: MemberBinding,
+    exchange: Exchange,
+    done: Container[str],
+    only: Container[str] | None = None,
+) -> set[str]:
+    """After a rollback: gives those who imported the new object from the target's place the old
+    one, and names in the report who keeps it. Arguments and result are those of `rebind`."""
+    own = _keeps_the_original(member.declared)
+    back, target = Exchange(exchange.new, exchange.old), _source_of(member.declared.target)
+    unfinished: set[str] = set()
+    for new in _sought(back):
+        holders = search(new, done, own, only)
+        for path, slot in holders.slots:
+            # One that has a place of its own may have been imported from there as well.
+            source = _source_of(path)
+            if not has_own_place(new) or (source is not None and source == target):
+                slot.write(back.answer(new))
+            elif source is None:
+                holders.fixed.append(path)
+        member.execution.left += holders.fixed
+        unfinished |= holders.unfinished
+    return unfinished
+
+
+def _sought(exchange: Exchange) -> list[Any]:
+    """The objects to look for: not values such as None, which everyone holds."""
+    kinds = (FunctionType, type, staticmethod, classmethod, property)
+    distinct = {id(old): old for old in (exchange.old, inner(exchange.old))}
+    return [old for old in distinct.values() if isinstance(old, kinds)]
+
+
+def _source_of(path: str) -> tuple[str | None, int] | None:
+    """File and line of the definition at `path`, through re-exports; None if it does not tell."""
+    source = examine.read(ObjectPath.parse(path))
+    return (source.file, source.found.line) if isinstance(source.found, Definition) else None
 
 
 def _keeps_the_original(declared: Replacement) -> frozenset[str]:

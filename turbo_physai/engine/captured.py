@@ -26,14 +26,19 @@ class Holders:
     """Where an object was found.
 
     Attributes:
+        heirs: objects that are meant to hold it.
         slots: entries that hold it and can be changed, with their dotted names.
         fixed: names of the holders that cannot.
         unfinished: modules that were still being imported and were therefore not looked into.
     """
 
+    heirs: tuple[Any, ...]
     slots: list[tuple[str, Slot]] = attrs.field(factory=list)
     fixed: list[str] = attrs.field(factory=list)
     unfinished: set[str] = attrs.field(factory=set)
+
+    def are_meant_to(self, value: Any) -> bool:
+        return any(value is heir for heir in self.heirs)
 
 
 def is_unfinished(module: Any) -> bool:
@@ -60,7 +65,11 @@ def when_finished(name: str, act: Callable[[], object]) -> None:
 
 
 def search(
-    obj: Any, done: Container[str], skip: Container[str], only: Container[str] | None = None
+    obj: Any,
+    done: Container[str],
+    skip: Container[str],
+    only: Container[str] | None = None,
+    heirs: tuple[Any, ...] = (),
 ) -> Holders:
     """Everyone who holds `obj`.
 
@@ -69,8 +78,9 @@ def search(
         done: modules whose body has ended although the import system still calls them unfinished.
         skip: modules that are to keep it, such as that of the replacement.
         only: the modules to look into; all of them if None.
+        heirs: what took its place, and may hold it to call it.
     """
-    holders = Holders()
+    holders = Holders(heirs)
     seen: set[int] = set()
     for name, module in list(sys.modules.items()):
         if name in skip or (only is not None and name not in only):
@@ -100,7 +110,7 @@ def _search_module(name: str, module: ModuleType, obj: Any, holders: Holders) ->
         elif issubclass(type(value), type):
             if value.__module__ == name:
                 _search_class(f"{name}.{key}", value, obj, holders)
-        elif _holds(value, obj, name):
+        elif _holds(value, obj, name) and not holders.are_meant_to(value):
             holders.fixed.append(f"{name}.{key}")
 
 
@@ -111,7 +121,7 @@ def _search_class(path: str, cls: type, obj: Any, holders: Holders) -> None:
         elif issubclass(type(value), type):
             if value.__qualname__ == f"{cls.__qualname__}.{key}":
                 _search_class(f"{path}.{key}", value, obj, holders)
-        elif _holds(value, obj, cls.__module__):
+        elif _holds(value, obj, cls.__module__) and not holders.are_meant_to(value):
             holders.fixed.append(f"{path}.{key}")
 
 

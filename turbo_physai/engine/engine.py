@@ -64,7 +64,7 @@ class Engine:
     def __init__(self, report: OptimizationReport, groups: list[GroupBinding]) -> None:
         self._report = report
         self._groups = groups
-        self._outcomes = Outcomes(report, {group.id: group for group in groups})
+        self._outcomes = Outcomes(report, {group.id: group for group in groups}, self._take_back)
         self._started = time.perf_counter()
         self._runs: dict[str, Run] = {}
         self._running: set[str] = set()
@@ -340,6 +340,8 @@ class Engine:
         with self._report.lock:
             if not group.state.is_open:
                 return
+            if exchange is not member.exchange:
+                member.exchanges.append(exchange)
             inherited = slot.is_inherited
             for site, run, slot in places:
                 binding.put(group.transaction, slot, exchange, site.path.text)
@@ -347,7 +349,6 @@ class Engine:
             home = member.sites[0].module or ""
             if not inherited:
                 self._rebind(group, member, exchange, home)
-            member.exchange = exchange
             record = member.execution
             record.original, record.replacement = origin(exchange.old), origin(exchange.new)
             record.note = ""
@@ -365,16 +366,32 @@ class Engine:
         unfinished = binding.rebind(
             group.transaction, member, exchange, home, self._runs, self._declared, only
         )
-        if unfinished:
-            self._rechecks.append(Recheck(group, member, exchange, home, unfinished))
-            for name in unfinished if only is None else ():
+        self._look_again(Recheck(group, member, exchange, home, unfinished), first=only is None)
+
+    def _take_back(self, group: GroupBinding) -> None:
+        """Takes back from others what they took from the targets of a Group while it was live."""
+        members = [m for m in group.members if isinstance(m, MemberBinding)]
+        for member in members:
+            for exchange in member.exchanges:
+                unfinished = binding.take_back(member, exchange, self._runs)
+                self._look_again(Recheck(group, member, exchange, "", unfinished), first=True)
+
+    def _look_again(self, later: Recheck, *, first: bool) -> None:
+        if later.modules:
+            self._rechecks.append(later)
+            for name in later.modules if first else ():
                 when_finished(name, self._import_has_ended)
 
     def _recheck(self) -> None:
         with self._report.lock:
             waiting, self._rechecks = self._rechecks, []
             for each in waiting:
-                if each.group.state.is_open and each.member.exchange is each.exchange:
+                if not each.group.state.is_open:
+                    unfinished = binding.take_back(
+                        each.member, each.exchange, self._runs, each.modules
+                    )
+                    self._look_again(attrs.evolve(each, modules=unfinished), first=False)
+                elif each.member.exchange is each.exchange:
                     self._rebind(each.group, each.member, each.exchange, each.home, each.modules)
 
     def _import_has_ended(self) -> None:

@@ -66,6 +66,17 @@ def _import_longest(path: ObjectPath) -> tuple[ModuleType, str]:
     raise AssertionError("a path has at least one module")
 
 
+def has_own_place(obj: Any) -> bool:
+    """Whether `obj` can be imported by its own name."""
+    module, name = (getattr(obj, key, None) for key in ("__module__", "__qualname__"))
+    if module not in sys.modules or not isinstance(name, str):
+        return False
+    try:
+        return find(sys.modules[module], name.split(".")).effective() is obj
+    except TargetError:
+        return False
+
+
 def origin(held: Any) -> Origin:
     """Where a stored object was defined."""
     obj = held.__func__ if isinstance(held, (staticmethod, classmethod)) else held

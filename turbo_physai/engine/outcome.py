@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from turbo_physai.engine.slot import TargetError
@@ -18,9 +18,15 @@ if TYPE_CHECKING:
 class Outcomes:
     """The transitions between Group states. Each takes the report's lock itself."""
 
-    def __init__(self, report: OptimizationReport, groups: Mapping[str, GroupBinding]) -> None:
+    def __init__(
+        self,
+        report: OptimizationReport,
+        groups: Mapping[str, GroupBinding],
+        take_back: Callable[[GroupBinding], None],
+    ) -> None:
         self._report = report
         self._groups = groups
+        self._take_back = take_back
 
     def is_ready(self, group: GroupBinding) -> bool:
         """Whether its members may be bound: it is open and what it depends on is applied."""
@@ -96,6 +102,7 @@ class Outcomes:
             group.end(GroupState.FAILED, f"{reason}; not restored: {error}")
             message = f"the Group {group.id} could not be restored: {error}"
             raise OptimizationRollbackError(message, self._report) from error
+        self._take_back(group)
         for member in group.members:
             if member.execution.state is MemberState.BOUND:
                 member.execution.state = MemberState.RESTORED

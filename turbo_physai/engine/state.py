@@ -53,7 +53,7 @@ class MemberBinding:
         declared: the Replacement.
         sites: its target, then its aliases.
         execution: its record in the report.
-        exchange: the objects that were exchanged, of the latest run of the target's module.
+        exchanges: the objects that were exchanged, one pair per run of the target's module.
         waits_for: a module that was still being imported when it was needed.
         busy: whether some thread is binding it now.
     """
@@ -61,9 +61,14 @@ class MemberBinding:
     declared: Replacement
     sites: tuple[Site, ...]
     execution: MemberExecution
-    exchange: Exchange | None = None
+    exchanges: list[Exchange] = attrs.field(factory=list)
     waits_for: str | None = None
     busy: bool = False
+
+    @property
+    def exchange(self) -> Exchange | None:
+        """The latest of them."""
+        return self.exchanges[-1] if self.exchanges else None
 
     @property
     def is_bound(self) -> bool:
