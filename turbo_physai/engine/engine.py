@@ -372,7 +372,7 @@ class Engine:
         """Takes back from others what they took from the targets of a Group while it was live."""
         members = [m for m in group.members if isinstance(m, MemberBinding)]
         for member in members:
-            for exchange in member.exchanges:
+            for exchange in reversed(member.exchanges):
                 unfinished = binding.take_back(member, exchange, self._runs)
                 self._look_again(Recheck(group, member, exchange, "", unfinished), first=True)
 
