@@ -116,3 +116,9 @@ def launch(project, installed):
         }
     ).declare("group('g', replace('model.f', 'quick.f'))")
     return Launcher(project, installed)
+
+
+@pytest.fixture(scope="session")
+def root():
+    """The folder of the project."""
+    return ROOT

@@ -107,6 +107,7 @@ def test_a_program_finds_the_world_as_plain_python_makes_it(both, form):
     same(plain, ours)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", FLAGS, ids=" ".join)
 @pytest.mark.parametrize("form", ["in a folder", "folder", "module"])
 def test_the_flags_of_python_mean_what_they_mean(both, form, flags):
@@ -170,6 +171,7 @@ def test_standard_input_belongs_to_the_program(launch):
     assert done.stdout == "cba\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 @pytest.mark.parametrize("form", ["script", "module"])
 def test_children_of_multiprocessing_unpickle_classes_of_the_program(both, launch, method, form):
