@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 import shutil
@@ -22,6 +23,8 @@ def install(venv, start_up):
     site = Path(sysconfig.get_path("purelib", vars={"base": str(venv)}))
     package = site / "turbo_physai"
     package.mkdir()
+    # The processes of the tests write no bytecode, and would compile all of it each time.
+    compileall.compile_dir(ROOT / "turbo_physai", quiet=2)
     for source in (*(ROOT / "turbo_physai").iterdir(), ROOT / "kernels", ROOT / "model_configs"):
         (package / source.name).symlink_to(source)
     if start_up:

@@ -14,9 +14,9 @@ ROOT = Path(__file__).parents[2]
 CONFIG = "TURBO_PHYSAI_OPTIMIZATION_CONFIG"
 
 
-@pytest.fixture(params=["start-up file", "bootstrap folder", "both"])
+@pytest.fixture(params=["start-up file", "bootstrap folder"])
 def routed(request, launch, bare):
-    """A launcher whose processes can be reached by one route, or by both."""
+    """A launcher whose processes can be reached by one of the routes."""
     interpreter = bare if request.param == "bootstrap folder" else launch.interpreter
     variables = {} if request.param == "start-up file" else {"PYTHONPATH": BOOTSTRAP}
     return attrs.evolve(launch, interpreter=interpreter, variables=variables)
@@ -28,6 +28,12 @@ def test_the_environment_alone_activates_a_process(routed):
     (report,) = routed.reports
     assert report["execution"]["g"]["state"] == "applied"
     assert report["final"]
+
+
+def test_both_routes_together_activate_once(launch):
+    done = launch.activated("main.py", PYTHONPATH=BOOTSTRAP)
+    assert (done.stdout, done.stderr) == ("fast\n", "")
+    assert len(launch.reports) == 1
 
 
 def test_a_process_that_is_not_activated_imports_nothing_of_ours(routed):

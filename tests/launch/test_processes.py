@@ -22,24 +22,25 @@ def test_a_program_that_never_imports_the_model_says_so(launch):
     assert launch.reports[0]["execution"]["g"]["reason"] == "never imported: model.f"
 
 
-@pytest.mark.parametrize("name", ["torchrun", "accelerate", "torch.distributed.run"])
+@pytest.mark.parametrize("name", ["torchrun", "torch.distributed.run"])
 def test_a_launcher_leaves_no_report_and_its_ranks_do_under_one_id(launch, name):
     source = """\
         import os, subprocess, sys
         ranks = [
             subprocess.Popen([sys.executable, *sys.argv[1:]], env={**os.environ, "RANK": str(rank)})
-            for rank in range(3)
+            for rank in range(2)
         ]
         sys.exit(max(rank.wait() for rank in ranks))
         """
     is_module = "." in name
     launch.project.write({name.replace(".", "/") + ".py" if is_module else name: source})
     done = launch.activated(*(["-m"] if is_module else []), name, "main.py")
-    assert done.stdout == "fast\n" * 3
-    assert states(launch) == [(0, "applied"), (1, "applied"), (2, "applied")]
+    assert done.stdout == "fast\n" * 2
+    assert states(launch) == [(0, "applied"), (1, "applied")]
     assert len({report["run_id"] for report in launch.reports}) == 1
 
 
+@pytest.mark.slow
 def test_a_launcher_inside_our_launcher_leaves_no_report(launch):
     launch.project.write({"torch/distributed/run.py": "print('agent')\n"})
     run = ["-m", "turbo_physai.run", "--optimization-config", "optimization.yaml"]
@@ -78,6 +79,7 @@ def test_spawned_processes_with_a_rank_of_their_own_are_ranks(launch):
     assert states(launch) == [(0, "applied"), (1, "applied"), (2, "applied")]
 
 
+@pytest.mark.slow
 def test_workers_of_a_program_that_calls_apply_leave_no_report(launch):
     apply = "import turbo_physai; turbo_physai.apply(optimization_config_path='optimization.yaml')"
     launch.project.write({"workers.py": f"{apply}\n" + WORKERS.replace("\n    ", "\n").lstrip()})
@@ -123,6 +125,7 @@ def test_helpers_of_a_rank_leave_a_report_only_if_they_meet_the_model(launch):
     assert len(launch.reports) == 2
 
 
+@pytest.mark.slow
 def test_only_the_rank_itself_logs_the_report(launch):
     launch.project.write({"workers.py": WORKERS})
     done = launch.activated("workers.py", "spawn", TURBO_PHYSAI_LOG_REPORT="1")
@@ -165,7 +168,7 @@ STUCK = "import model, time\nprint(model.f(), flush=True)\ntime.sleep(60)\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
-@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("early", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_killed_process_leaves_its_last_state(launch, number, early):
     source = STUCK.replace("model.f()", "'early'").replace("model, ", "") if early else STUCK
     launch.project.write({"stuck.py": source})
@@ -198,6 +201,7 @@ def test_no_signal_handler_is_installed(launch):
     assert launch.activated("handlers.py").stdout == launch.python("handlers.py").stdout
 
 
+@pytest.mark.slow
 def test_the_journal_is_valid_at_every_moment(launch):
     names = [f"part{i}" for i in range(20)]
     launch.project.write({f"{name}.py": "def f(): pass\n" for name in names})

@@ -1,5 +1,6 @@
 """The reports of all ranks make one, and a difference between ranks comes first."""
 
+import itertools
 import json
 
 import pytest
@@ -11,19 +12,42 @@ from turbo_physai.report.show import as_markdown, as_text
 
 MODEL = {"model.py": "def f(a): return 'slow'\n", "other.py": "def f(a): return 'slow'\n"}
 GROUPS = "group('g', replace('model.f', 'quick.f')), group('h', replace('other.f', 'quick.f'))"
+QUICK = "def f(a): return 'fast'\n"
 BOTH = "apply()\nimport model, other"
 
 
-@pytest.fixture
-def ranks(project):
-    """Runs ranks of one launch, each with its own script, and returns the folder of reports."""
-    project.write({**MODEL, "quick.py": "def f(a): return 'fast'\n"}).declare(GROUPS)
+@pytest.fixture(scope="module")
+def written():
+    """What scripts have left as their reports, by script and declarations."""
+    return {}
 
-    def run(*scripts, run_id="run", size=None, first=0, code=0, **variables):
+
+@pytest.fixture
+def ranks(project, written):
+    """Lets scripts be the ranks of a launch, each started after the one before, and returns the
+    folder of their reports."""
+    started = itertools.count()
+
+    def run(*scripts, groups=GROUPS, run_id="run", size=None, first=0):
         for rank, script in enumerate(scripts, start=first):
-            stated = {"RANK": str(rank), "WORLD_SIZE": str(size or len(scripts))}
-            project.script(script, code, TURBO_PHYSAI_RUN_ID=run_id, **stated, **variables)
-        return project.path / "reports"
+            if (script, groups) not in written:
+                project.write({**MODEL, "quick.py": QUICK, "quicker.py": QUICK}).declare(groups)
+                project.script(script, None, TURBO_PHYSAI_REPORT_DIR=str(project.path / "raw"))
+                (file,) = (project.path / "raw").iterdir()
+                written[script, groups] = json.loads(file.read_text())
+                file.unlink()
+            order = next(started)
+            report = {
+                **written[script, groups],
+                "rank": rank,
+                "world_size": size or len(scripts),
+                "run_id": run_id,
+                "started_at": f"2030-01-01T00:00:{order:02}+00:00",
+            }
+            folder = project.path / "reports"
+            folder.mkdir(exist_ok=True)
+            (folder / f"report-{order}.json").write_text(json.dumps(report))
+        return folder
 
     return run
 
@@ -61,20 +85,17 @@ def test_a_group_that_differs_comes_first_with_its_ranks_and_why(ranks):
     assert [outcome["ranks"] for outcome in found["groups"][0]["outcomes"]] == [[0, 2], [1]]
 
 
-def test_equal_states_with_other_objects_differ_too(ranks, project):
+def test_equal_states_with_other_objects_differ_too(ranks):
     folder = ranks(BOTH, size=2)
-    project.write({"quicker.py": "def f(a): return 'faster'\n"})
-    project.declare(GROUPS.replace("quick.f", "quicker.f", 1))
-    ranks(BOTH, first=1, size=2)
+    ranks(BOTH, groups=GROUPS.replace("quick.f", "quicker.f", 1), first=1, size=2)
     text = as_text(merge(folder))
     assert "rank 0: applied: replace model.f: bound to quick.f" in text
     assert "rank 1: applied: replace model.f: bound to quicker.f" in text
 
 
-def test_a_group_that_a_rank_does_not_know_differs(ranks, project):
+def test_a_group_that_a_rank_does_not_know_differs(ranks):
     folder = ranks(BOTH, size=2)
-    project.declare(GROUPS.split(", group")[0])
-    ranks("apply()\nimport model", first=1, size=2)
+    ranks("apply()\nimport model", groups=GROUPS.split(", group")[0], first=1, size=2)
     assert "rank 1: absent: not in the config of this rank" in as_text(merge(folder))
 
 
@@ -87,7 +108,7 @@ def test_a_rank_without_a_report_is_missed(ranks):
 def test_a_rank_that_was_killed_is_seen(ranks):
     kill = "apply()\nimport model\nos.kill(os.getpid(), 9)"
     folder = ranks(BOTH, size=2)
-    merged = merge(ranks(kill, first=1, size=2, code=-9))
+    merged = merge(ranks(kill, first=1, size=2))
     assert merged.run_id == "run"
     assert folder.is_dir()
     assert "warning: rank 1 still runs, or ended without a word" in as_text(merged)
