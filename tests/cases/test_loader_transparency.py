@@ -84,7 +84,7 @@ def make(project, kind, body=BODY):
     if kind in LOADERS_OF_OTHERS:
         project.write({"loaded.txt": body, "finder.py": SHARED_LOADER})
         project.write({"loader.py": LOADERS_OF_OTHERS[kind]})
-        return "exec(open('finder.py').read() + open('loader.py').read())"
+        return "exec(open('finder.py').read() + open('loader.py').read(), globals())"
     project.write({"target/__init__.py" if kind == "package" else "target.py": body})
     source = project.path / "target.py"
     if kind == "sourceless":
