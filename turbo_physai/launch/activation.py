@@ -102,8 +102,9 @@ def _folder_of(command: Command) -> str | None:
 
 def _exit(code: int, message: str = "") -> None:
     # An exception would be printed by `site`, which then starts the program all the same.
-    if message:
+    if message and sys.stderr is not None:
         print(message, file=sys.stderr)
     for stream in (sys.stdout, sys.stderr):
-        stream.flush()
+        if stream is not None:
+            stream.flush()
     os._exit(code)

@@ -35,7 +35,7 @@ def _activate():
 sys.path[:] = [entry for entry in sys.path if entry != _HERE]
 # There can be only one `sitecustomize`, and the user's comes first. Its import is ours from here
 # on: if there is none, or it raises, `site` gets to see the very exception it would see without us.
-del sys.modules["sitecustomize"]
+_this = sys.modules.pop("sitecustomize")  # Python 2 empties a module that nobody holds
 try:
     import sitecustomize  # noqa: F401
 finally:
