@@ -14,14 +14,12 @@ from typing import Any, Final
 import attrs
 
 from turbo_physai.errors import TurboPhysAIError
-from turbo_physai.report.execution import GroupState, MemberState
+from turbo_physai.report.execution import MemberState
 from turbo_physai.report.journal import PATTERN
+from turbo_physai.report.report import IDLE
 from turbo_physai.report.report import SCHEMA as JOURNAL_SCHEMA
 
 SCHEMA: Final = "turbophysai/merged-report/v1"
-
-# A process in which every Group is in one of these has not met the model.
-_IDLE: Final = (GroupState.PENDING, GroupState.SKIPPED, GroupState.NOT_STARTED)
 
 
 class NoReportsError(TurboPhysAIError):
@@ -53,7 +51,7 @@ class Process:
         """The greatest of a rank's processes speaks for it: the last one that met the model. A rank
         has several after a restart, or where it runs other Python programs first."""
         states = (group["state"] for group in self.report["execution"].values())
-        return any(state not in _IDLE for state in states), self.report["started_at"]
+        return any(state not in IDLE for state in states), self.report["started_at"]
 
 
 @attrs.frozen

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SCHEMA: Final = "turbophysai/report/v1"
 
 # The states in which a Group is for as long as none of its targets was imported.
-_IDLE: Final = (GroupState.PENDING, GroupState.SKIPPED, GroupState.NOT_STARTED)
+IDLE: Final = (GroupState.PENDING, GroupState.SKIPPED, GroupState.NOT_STARTED)
 
 logger = logging.getLogger("turbo_physai")
 
@@ -92,7 +92,7 @@ class OptimizationReport:
     def _has_acted(self) -> bool:
         groups = self.execution.values()
         return any(
-            group.state not in _IDLE
+            group.state not in IDLE
             or any(m.state is not MemberState.WAITING for m in group.members)
             for group in groups
         )
