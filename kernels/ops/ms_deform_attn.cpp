@@ -88,6 +88,15 @@ struct Levels {
   }
 };
 
+// location * size - 0.5, rounded as torch's grid_sample rounds it on a CPU, with its grid of -1 to 1
+// and one fused multiply-add. A sample on the line between two pixels, where those of a regular grid
+// all lie, has a gradient to each side, and who replaces grid_sample must take the same one.
+template <typename T>
+INLINE T pixel(T location, int32_t size) {
+  const T grid = 2 * location - 1;
+  return (grid + 1) * (T(size) / 2) - T(0.5);
+}
+
 // Samples of one (batch item, head), in arrays so that they are located a vector at a time.
 // Corners stand in the order (y0, x0), (y0, x1), (y1, x0), (y1, x1).
 template <typename T>
@@ -111,8 +120,8 @@ struct Block {
       prefetch<false>(locations + 2 * bags * pitch, 2 * samples);
       prefetch<false>(weights + bags * pitch, samples);
       for (int sample = 0; sample < samples; ++sample, ++i) {
-        x[i] = locations[2 * sample] * T(width[i]) - T(0.5);
-        y[i] = locations[2 * sample + 1] * T(height[i]) - T(0.5);
+        x[i] = pixel(locations[2 * sample], width[i]);
+        y[i] = pixel(locations[2 * sample + 1], height[i]);
         weight[i] = weights[sample];
       }
       locations += 2 * pitch;

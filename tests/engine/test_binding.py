@@ -129,7 +129,8 @@ def test_a_factory_gets_the_original_and_the_options_of_its_group(project):
         }
     )
     project.declare(
-        "group('g', wrap('model.ops.function', 'fast.twice'), wrap('model.ops.Model.static', 'fast.twice'))",
+        "group('g', wrap('model.ops.function', 'fast.twice'), "
+        "wrap('model.ops.Model.static', 'fast.twice'))",
         g="options: {times: 2}",
     )
     project.run("""
@@ -226,8 +227,16 @@ def test_an_alias_that_holds_another_object_blocks_the_group(project):
 
 
 WRONG = {
-    "a class for a function": ("model.ops.function", "fast.Other", "expected function, found class"),
-    "a function for a class": ("model.ops.Model", "fast.function", "expected class, found function"),
+    "a class for a function": (
+        "model.ops.function",
+        "fast.Other",
+        "expected function, found class",
+    ),
+    "a function for a class": (
+        "model.ops.Model",
+        "fast.function",
+        "expected class, found function",
+    ),
     "a signature that lacks an argument": ("model.ops.function", "fast.value", "calls 'x' 'self'"),
     "a target that is missing": ("model.ops.nothing", "fast.function", "no 'nothing'"),
     "a method that is missing": ("model.ops.Base.nothing", "fast.method", "no 'nothing'"),
@@ -251,7 +260,9 @@ def test_what_does_not_fit_blocks_the_group_and_leaves_the_model_alone(
 
 
 def test_a_failing_replacement_module_never_breaks_the_models_import(project):
-    project.write({"model/ops.py": MODEL, "fast.py": "raise OSError('no driver')\ndef function(x): ...\n"})
+    project.write(
+        {"model/ops.py": MODEL, "fast.py": "raise OSError('no driver')\ndef function(x): ...\n"}
+    )
     project.declare("group('g', replace('model.ops.function', 'fast.function'))")
     project.run("""
         report = apply()

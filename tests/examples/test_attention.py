@@ -197,7 +197,8 @@ def test_decoder_attention_samples_around_each_object():
 def test_attentions_start_with_one_ray_per_head(attention):
     module = attention(32, num_heads=4, num_levels=2, num_points=3)
     offsets = module.sampling_offsets.bias.view(4, -1, 3, 2)
-    directions = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
+    side = 0.5**0.5
+    directions = torch.tensor([[side, side], [-side, side], [-side, -side], [side, -side]])
     for point in range(3):
         expected = (point + 1) * directions[:, None].expand_as(offsets[:, :, point])
         torch.testing.assert_close(offsets[:, :, point], expected)

@@ -5,6 +5,7 @@ import itertools
 import pytest
 import torch
 from projects.mmdet3d_plugin.bevformer.dense_heads.bevformer_head import (
+    CODE_WEIGHTS,
     BEVFormerHead,
     sigmoid_focal_loss,
 )
@@ -53,10 +54,10 @@ def test_the_matching_has_the_least_cost_of_all():
     code, logits = normalize_bbox(make_boxes(5)), torch.randn(5, CLASSES)
     p = logits.sigmoid()
     focal = 0.25 * (1 - p) ** 2 * -p.log() - 0.75 * p**2 * -(1 - p).log()
-    l1 = (code[:, None, :8] - normalize_bbox(boxes)[None, :, :8]).abs().sum(-1)
+    l1 = (code[:, None] - normalize_bbox(boxes)[None]).abs() @ torch.tensor(CODE_WEIGHTS)
     cost = 2.0 * focal[:, labels] + 0.25 * l1
 
-    rows, columns = HungarianAssigner3D().assign(code, logits, boxes, labels)
+    rows, columns = HungarianAssigner3D(CODE_WEIGHTS).assign(code, logits, boxes, labels)
 
     best = min(cost[list(choice), range(3)].sum() for choice in itertools.permutations(range(5), 3))
     assert sorted(columns.tolist()) == [0, 1, 2]
@@ -68,7 +69,7 @@ def test_right_predictions_are_matched_to_themselves():
     boxes, labels = make_boxes(6), torch.randint(CLASSES, (6,))
     order = torch.randperm(6)
     logits = torch.zeros(6, CLASSES)
-    rows, columns = HungarianAssigner3D().assign(
+    rows, columns = HungarianAssigner3D(CODE_WEIGHTS).assign(
         normalize_bbox(boxes)[order], logits, boxes, labels
     )
     assert torch.equal(order[rows], columns)

@@ -1,4 +1,7 @@
-"""The training script runs on both kinds of data, repeats itself, and lowers the loss."""
+"""The training script runs on both kinds of data and repeats itself.
+
+That its loss falls is tested where its losses are compared with those of an optimized run.
+"""
 
 import os
 import re
@@ -63,13 +66,6 @@ def test_the_same_seed_gives_the_same_losses(run_main):
 def test_another_seed_gives_other_losses(run_main):
     one, other = (run_main("--steps", "1", "--seed", seed) for seed in "12")
     assert one != other
-
-
-@pytest.mark.slow
-@each_kind_of_data
-def test_the_loss_falls_by_a_third_within_thirty_steps(data):
-    losses = losses_of(run_script("--data", data, "--steps", "30").stdout)
-    assert max(losses[-3:]) < 2 / 3 * losses[0]
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,29 @@ def test_every_instruction_set_computes_the_same(make, expected, isa, dtype, dim
         torch.testing.assert_close(actual.double(), one, rtol=0, atol=tolerance)
 
 
+@pytest.mark.skipif(
+    torch.backends.cpu.get_cpu_capability() not in ("AVX2", "AVX512"),
+    reason="torch's grid_sample rounds otherwise here",
+)
+@pytest.mark.parametrize("size", [20, 25, 50, 200])
+def test_a_sample_between_two_pixels_has_the_gradient_that_grid_sample_gives(size):
+    cells = (torch.arange(size) + 0.5) / size  # a regular grid: every sample is such a one
+    offsets = torch.arange(-3, 4) / size
+    x = (cells[:, None] + offsets).flatten()
+    locations = torch.stack((x, x.flip(0)), -1).view(1, -1, 1, 1, 1, 2)
+    value, weights = torch.randn(1, size * size, 1, 4), torch.ones(locations.shape[:-1])
+    grad_out = torch.randn(1, x.numel(), 4)
+    shapes, starts = torch.tensor([[size, size]]), torch.tensor([0])
+
+    _, found, _ = op.backward(grad_out, value, shapes, starts, locations, weights)
+
+    grid = (2 * locations.view(1, 1, -1, 2) - 1).requires_grad_()
+    image = value.transpose(1, 3).reshape(1, 4, size, size)
+    sampled = torch.nn.functional.grid_sample(image, grid, align_corners=False)
+    (by_grid,) = torch.autograd.grad(sampled, grid, grad_out.transpose(1, 2)[:, :, None])
+    torch.testing.assert_close(found.view(1, 1, -1, 2), 2 * by_grid, rtol=1e-4, atol=1e-3 * size)
+
+
 def test_a_forked_child_does_not_wait_for_threads_that_stayed_behind():
     script = """if True:
         import os, torch

@@ -69,7 +69,7 @@ class BEVFormerHead(nn.Module):
         self.real_h = pc_range[4] - pc_range[1]
         self.cls_weight = cls_weight
         self.reg_weight = reg_weight
-        self.assigner = HungarianAssigner3D(cls_weight, reg_weight)
+        self.assigner = HungarianAssigner3D(CODE_WEIGHTS, cls_weight, reg_weight)
         dims, layers = transformer.embed_dims, transformer.decoder.num_layers
         self.positional_encoding = LearnedPositionalEncoding(dims // 2, bev_h, bev_w)
         self.bev_embedding = nn.Embedding(bev_h * bev_w, dims)

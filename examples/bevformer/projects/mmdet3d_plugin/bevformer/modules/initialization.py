@@ -16,7 +16,10 @@ def xavier_linear(*layers: nn.Linear) -> None:
 
 
 def init_sampling(offsets: nn.Linear, weights: nn.Linear, heads: int, points: int) -> None:
-    """Aim head i along the angle 2 pi i / heads, its point p at p + 1 pixels; weigh all alike.
+    """Aim head i along the angle 2 pi (i + 1/2) / heads, point p at p + 1 pixels; weigh all alike.
+
+    The half keeps the samples of a BEV cell off the lines between pixels, where they would have a
+    gradient to either side and rounding alone would choose.
 
     Args:
         offsets: Linear to heads * maps * points * 2 channels, in that order.
@@ -24,11 +27,8 @@ def init_sampling(offsets: nn.Linear, weights: nn.Linear, heads: int, points: in
         heads: number of heads.
         points: sampling points per map.
     """
-    angles = torch.arange(heads, dtype=torch.float32) * (2 * math.pi / heads)
+    angles = (torch.arange(heads, dtype=torch.float32) + 0.5) * (2 * math.pi / heads)
     rays = torch.stack([angles.cos(), angles.sin()], -1)
-    rays = rays / rays.abs().amax(
-        -1, keepdim=True
-    )  # onto the unit square: whole pixels on the axes
     steps = torch.arange(1, points + 1, dtype=torch.float32)
     pattern: Tensor = rays[:, None, None] * steps[:, None]  # (heads, 1, points, 2)
     maps = offsets.out_features // (heads * points * 2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from scipy.optimize import linear_sum_assignment
@@ -14,17 +16,22 @@ class HungarianAssigner3D:
     """The matching of least total cost: focal loss of the class plus L1 of the box.
 
     Args:
+        code_weights: (10,) weights of the numbers of a box code, those of the loss. Matchings of
+            equal cost are common under L1, and rounding decides between them: they must then be
+            of equal loss too, or the training hangs on the last bit.
         cls_weight, reg_weight: weights of the two costs.
         alpha, gamma: of the focal loss.
     """
 
     def __init__(
         self,
+        code_weights: Sequence[float],
         cls_weight: float = 2.0,
         reg_weight: float = 0.25,
         alpha: float = 0.25,
         gamma: float = 2.0,
     ) -> None:
+        self.code_weights = torch.tensor(code_weights)
         self.cls_weight = cls_weight
         self.reg_weight = reg_weight
         self.alpha = alpha
@@ -49,8 +56,8 @@ class HungarianAssigner3D:
         prob = logits.sigmoid()
         hit = -F.logsigmoid(logits) * self.alpha * (1 - prob) ** self.gamma
         miss = -F.logsigmoid(-logits) * (1 - self.alpha) * prob**self.gamma
-        # Without the velocity, which is unreliable in the annotations.
-        distance = torch.cdist(bbox_pred[:, :8], normalize_bbox(gt_bboxes)[:, :8], p=1)
+        weights = self.code_weights.to(bbox_pred)
+        distance = torch.cdist(bbox_pred * weights, normalize_bbox(gt_bboxes) * weights, p=1)
         cost = self.cls_weight * (hit - miss) + self.reg_weight * distance
         rows, columns = linear_sum_assignment(cost.cpu().numpy())
         device = bbox_pred.device

@@ -1,0 +1,89 @@
+"""BEVFormer trains on the replacements as it trains on its own code: the same losses."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "bevformer"
+REAL = ROOT.parent / "shared" / "data" / "nuscenes_frame"
+LAUNCHER = ["-m", "turbo_physai.run", "--optimization-config", str(EXAMPLE / "optimization.yaml")]
+SCRIPT = [str(EXAMPLE / "train.py"), "--device", "cpu"]
+SMALL = ["--bev", "12", "--embed-dims", "32", "--encoder-layers", "1", "--queries", "80"]
+needs_real = pytest.mark.skipif(not REAL.is_dir(), reason=f"no nuScenes key frame at {REAL}")
+
+
+def start(*arguments, folder):
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "TURBO_PHYSAI_REPORT_DIR": str(folder)}
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+
+
+def losses(*arguments, folder):
+    process = start(*arguments, folder=folder)
+    out, err = process.communicate(timeout=400)
+    assert process.returncode == 0, err
+    return [float(loss) for loss in re.findall(r"^step \d+ loss (\S+)", out, re.MULTILINE)]
+
+
+def journal(folder):
+    (file,) = folder.glob("report-*.json")
+    return json.loads(file.read_text())
+
+
+def test_the_group_is_applied_to_trusted_code_and_called(tmp_path):
+    found = losses(*LAUNCHER, *SCRIPT, "--steps", "2", *SMALL, folder=tmp_path)
+    assert len(found) == 2
+    report = journal(tmp_path)
+    assert report["final"] is True
+    assert report["summary"] == {
+        "pending": 0,
+        "applied": 1,
+        "skipped": 0,
+        "blocked": 0,
+        "rolled_back": 0,
+        "failed": 0,
+        "not_started": 0,
+    }
+    group = report["prepared_execution"]["groups"]["bevformer.msda"]
+    assert {c["outcome"] for c in group["checks"] if c["name"] == "source_hash"} == {"pass"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "data", ["synthetic", pytest.param(str(REAL), marks=needs_real, id="nuscenes")]
+)
+def test_thirty_steps_have_the_losses_of_the_original(tmp_path, data):
+    arguments = [*SCRIPT, "--data", data, "--steps", "30", "--seed", "0"]
+    original = losses(*arguments, folder=tmp_path)
+    replaced = losses(*LAUNCHER, *arguments, folder=tmp_path)
+    assert len(original) == 30
+    assert replaced == pytest.approx(original, rel=1e-4)
+    assert original[-1] < 0.85 * original[0]
+
+
+def test_a_run_that_is_killed_leaves_a_truthful_report(tmp_path):
+    process = start(*LAUNCHER, *SCRIPT, "--steps", "1000", *SMALL, folder=tmp_path)
+    while not process.stdout.readline().startswith("step 1 "):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+    report = journal(tmp_path)
+    assert report["summary"]["applied"] == 1
+    bound = [m["target"] for m in report["execution"]["bevformer.msda"]["members"]]
+    assert any(target.endswith("fp32.forward") for target in bound)
