@@ -9,9 +9,13 @@ import textwrap
 from pathlib import Path
 
 import attrs
+import hypothesis
 import pytest
 
 ROOT = Path(__file__).parent.parent
+
+# pytest --hypothesis-profile=long
+hypothesis.settings.register_profile("long", max_examples=5000, deadline=None)
 
 PRELUDE = """\
 import importlib, json, os, sys, turbo_physai

@@ -1,6 +1,6 @@
 """Import storms: whatever the threads do, each target is bound once and nothing waits for ever.
 
-Each test runs many packages of random shape through one interpreter, every one with its own threads.
+Each test runs packages of random shape through one interpreter, each with threads of its own.
 """
 
 from __future__ import annotations
