@@ -13,21 +13,21 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
-
-import attrs
+from typing import TYPE_CHECKING
 
 from turbo_physai.declarations import ImportAlias, Inject, RegistryOverride, ReplaceImport
 from turbo_physai.declarations.names import ObjectPath
 from turbo_physai.engine import binding, imports
-from turbo_physai.engine.captured import is_unfinished, when_finished
+from turbo_physai.engine.captured import is_unfinished
 from turbo_physai.engine.finder import WatchingFinder
+from turbo_physai.engine.modules import Modules
 from turbo_physai.engine.objects import NotReadyError, origin
 from turbo_physai.engine.outcome import Outcomes
-from turbo_physai.engine.slot import Slot, TargetError, find
-from turbo_physai.engine.state import GroupBinding, ImportBinding, MemberBinding, Site
+from turbo_physai.engine.references import References
+from turbo_physai.engine.slot import TargetError
+from turbo_physai.engine.state import GroupBinding, ImportBinding, MemberBinding
 from turbo_physai.errors import OptimizationRollbackError
-from turbo_physai.evidence import Check, examine, locate
+from turbo_physai.evidence import Check, examine
 from turbo_physai.evidence.definitions import Missing
 from turbo_physai.plan import Evidence, gather
 from turbo_physai.report import GroupState, MemberState
@@ -39,44 +39,25 @@ if TYPE_CHECKING:
     from turbo_physai.report import OptimizationReport
 
 
-@attrs.frozen(eq=False)
-class Run:
-    """What `sys.modules` holds for a module whose body has run, and how often it has."""
-
-    module: Any
-    number: int
-
-
-@attrs.frozen(eq=False)
-class Recheck:
-    """Captured references that could not be looked for in modules still being imported."""
-
-    group: GroupBinding
-    member: MemberBinding
-    exchange: binding.Exchange
-    home: str
-    modules: set[str]
-
-
 class Engine:
     """Binds the Groups of a report, from `start` to `close`."""
 
     def __init__(self, report: OptimizationReport, groups: list[GroupBinding]) -> None:
         self._report = report
         self._groups = groups
-        self._outcomes = Outcomes(report, {group.id: group for group in groups}, self._take_back)
         self._started = time.perf_counter()
-        self._runs: dict[str, Run] = {}
-        self._running: set[str] = set()
-        self._rechecks: list[Recheck] = []
         members = [m for g in groups if g.state.is_open for m in g.members]
-        self._declared = {ObjectPath.parse(path).dotted for m in members for path in m.paths}
-        self._targets = frozenset(name for m in members for name in m.modules)
+        targets = frozenset(name for m in members for name in m.modules)
+        declared = {ObjectPath.parse(path).dotted for m in members for path in m.paths}
+        self._modules = Modules(targets)
+        self._references = References(report, self._modules, declared)
+        by_id = {group.id: group for group in groups}
+        self._outcomes = Outcomes(report, by_id, self._references.take_back)
         # Modules of replacements are watched too: one that is half-imported when it is needed is
         # asked again as soon as it is complete.
         paths = (m.declared.replacement for m in members if isinstance(m, MemberBinding))
         sources = {name for path in paths for name in ObjectPath.parse(path).modules}
-        self.finder = WatchingFinder(self._targets | sources, self)
+        self.finder = WatchingFinder(targets | sources, self)
 
     def start(self) -> None:
         """Begins to watch, and binds what can be bound in modules that were imported before."""
@@ -99,7 +80,7 @@ class Engine:
 
     def before(self, spec: ModuleSpec) -> None:
         with self._report.lock:
-            self._running.add(spec.name)
+            self._modules.begin(spec.name)
         known = [group.checked for group in self._groups]
         for group in self._watching(spec.name):
             self._check(group, spec)
@@ -111,10 +92,10 @@ class Engine:
 
     def failed(self, name: str, module: ModuleType | None) -> None:
         with self._report.lock:
-            self._running.discard(name)
+            self._modules.interrupt(name)
         self._registries(name, imports.settle_names)
         # The body of a reload ended in the middle: what it did define is to be bound all the same.
-        if name in self._runs and self._runs[name].module is module:
+        if name in self._modules and self._modules[name].module is module:
             self.after(name, module)
 
     def provides(self, name: str, original: ModuleSpec | None) -> bool:
@@ -138,11 +119,7 @@ class Engine:
 
     def after(self, name: str, module: ModuleType) -> None:
         with self._report.lock:
-            self._running.discard(name)
-            number = self._runs[name].number + 1 if name in self._runs else 1
-            # A module may have put another object in its own place.
-            self._runs[name] = Run(sys.modules.get(name, module), number)
-            if number > 1:
+            if self._modules.end(name, module).number > 1:
                 self._forget_what_was_overwritten(name)
         self._settle()
 
@@ -153,7 +130,7 @@ class Engine:
                 for site in member.sites if isinstance(member, MemberBinding) else ():
                     if site.module == name:
                         with contextlib.suppress(TargetError):  # it is gone: nothing to take back
-                            group.transaction.forget(_slot(site, self._runs[name]))
+                            group.transaction.forget(self._modules.slot(site))
 
     # Evidence.
 
@@ -223,20 +200,14 @@ class Engine:
                     self._bind(group, member)
             finally:
                 member.busy = False
-        self._recheck()
+        self._references.look_again()
         self._outcomes.strand_dependents()
         self._report.changed()
 
     def _notice_what_came_past_us(self) -> None:
         """Modules that were imported before the engine started, or by a finder in front of it."""
         with self._report.lock:
-            # The import system does not tell of every body that it still runs: not of one that
-            # is run by a lazy module or by a loader of the old kind.
-            for name in self._targets - self._runs.keys() - self._running:
-                module = sys.modules.get(name)
-                if module is None or is_unfinished(module):
-                    continue
-                self._runs[name] = Run(module, 1)
+            for name in self._modules.notice():
                 check = Check("imported_before", "warning", name, reason=self._why_late())
                 for group in self._watching(name):
                     if any(self._acts_on(m, name) for m in group.members):
@@ -249,7 +220,7 @@ class Engine:
     def _acts_on(self, member: MemberBinding | ImportBinding, module: str) -> bool:
         if isinstance(member, ImportBinding):
             return member.module == module
-        return any(self._module_of(site) == module for site in member.sites)
+        return any(self._modules.holder(site) == module for site in member.sites)
 
     def _claim(self) -> tuple[GroupBinding, MemberBinding | ImportBinding] | None:
         with self._report.lock:
@@ -264,35 +235,15 @@ class Engine:
 
     def _can_be_bound(self, member: MemberBinding | ImportBinding) -> bool:
         if isinstance(member, ImportBinding):
-            run = self._runs.get(member.module)
+            run = self._modules.get(member.module)
             bound = (member.bound_in, member.runs)
             return run is not None and bound != (run.module, run.number)
-        if member.waits_for is not None and member.waits_for not in self._runs:
+        if member.waits_for is not None and member.waits_for not in self._modules:
             waited_for = sys.modules.get(member.waits_for)
             if waited_for is not None and is_unfinished(waited_for):
                 return False
-        target, *_ = member.sites
-        return self._run_of(target) is not None and any(self._is_due(s) for s in member.sites)
-
-    def _run_of(self, site: Site) -> Run | None:
-        return self._runs.get(self._module_of(site) or "")
-
-    def _is_due(self, site: Site) -> bool:
-        run = self._run_of(site)
-        return run is not None and not site.is_bound(run.module, run.number)
-
-    def _module_of(self, site: Site) -> str | None:
-        """The module part of a path: its longest prefix that is a module. None until a package
-        that may hold the rest has run, since only then its search path is certain."""
-        if site.module is None:
-            for name in site.path.modules:
-                spec = None if name in self._runs else locate.locate(name)
-                if name in self._runs or (spec and spec.submodule_search_locations is None):
-                    site.module = name
-                    break
-                if spec is not None:
-                    break
-        return site.module
+        has_run = self._modules.run_of(member.sites[0]) is not None
+        return has_run and any(map(self._modules.is_due, member.sites))
 
     def _bind(self, group: GroupBinding, member: MemberBinding | ImportBinding) -> None:
         try:
@@ -303,7 +254,7 @@ class Engine:
         except OptimizationRollbackError:
             raise
         except NotReadyError as error:
-            if error.module in self._runs:  # its body has ended, and it did not come
+            if error.module in self._modules:  # its body has ended, and it did not come
                 self._outcomes.fail(group, member, TargetError(f"{error.module} lacks it"))
             elif isinstance(member, MemberBinding):
                 member.waits_for, member.execution.note = error.module, str(error)
@@ -314,7 +265,7 @@ class Engine:
             raise
 
     def _bind_import(self, group: GroupBinding, member: ImportBinding) -> None:
-        run = self._runs[member.module]
+        run = self._modules[member.module]
         value = imports.value_of(member)
         with self._report.lock:
             if not group.state.is_open:
@@ -330,8 +281,8 @@ class Engine:
             self._outcomes.complete(group)
 
     def _bind_object(self, group: GroupBinding, member: MemberBinding) -> None:
-        due = [(s, self._run_of(s)) for s in member.sites if self._is_due(s)]
-        places = [(site, run, _slot(site, run)) for site, run in due if run is not None]
+        due = [site for site in member.sites if self._modules.is_due(site)]
+        places = [(site, self._modules.run_of(site), self._modules.slot(site)) for site in due]
         exchange = member.exchange
         site, _, slot = places[0]
         if site is member.sites[0] and group.transaction.holds(slot) is None:
@@ -344,59 +295,16 @@ class Engine:
                 member.exchanges.append(exchange)
             inherited = slot.is_inherited
             for site, run, slot in places:
+                assert run is not None
                 binding.put(group.transaction, slot, exchange, site.path.text)
                 site.bound_in, site.runs = run.module, run.number
-            home = member.sites[0].module or ""
             if not inherited:
-                self._rebind(group, member, exchange, home)
+                self._references.rebind(group, member, exchange)
             record = member.execution
             record.original, record.replacement = origin(exchange.old), origin(exchange.new)
             record.note = ""
-            self._record(member, home)
+            self._record(member, member.sites[0].module or "")
             self._outcomes.complete(group)
-
-    def _rebind(
-        self,
-        group: GroupBinding,
-        member: MemberBinding,
-        exchange: binding.Exchange,
-        home: str,
-        only: set[str] | None = None,
-    ) -> None:
-        unfinished = binding.rebind(
-            group.transaction, member, exchange, home, self._runs, self._declared, only
-        )
-        self._look_again(Recheck(group, member, exchange, home, unfinished), first=only is None)
-
-    def _take_back(self, group: GroupBinding) -> None:
-        """Takes back from others what they took from the targets of a Group while it was live."""
-        members = [m for m in group.members if isinstance(m, MemberBinding)]
-        for member in members:
-            for exchange in reversed(member.exchanges):
-                unfinished = binding.take_back(member, exchange, self._runs)
-                self._look_again(Recheck(group, member, exchange, "", unfinished), first=True)
-
-    def _look_again(self, later: Recheck, *, first: bool) -> None:
-        if later.modules:
-            self._rechecks.append(later)
-            for name in later.modules if first else ():
-                when_finished(name, self._import_has_ended)
-
-    def _recheck(self) -> None:
-        with self._report.lock:
-            waiting, self._rechecks = self._rechecks, []
-            for each in waiting:
-                if not each.group.state.is_open:
-                    unfinished = binding.take_back(
-                        each.member, each.exchange, self._runs, each.modules
-                    )
-                    self._look_again(attrs.evolve(each, modules=unfinished), first=False)
-                elif each.member.exchange is each.exchange:
-                    self._rebind(each.group, each.member, each.exchange, each.home, each.modules)
-
-    def _import_has_ended(self) -> None:
-        self._recheck()
-        self._report.changed()
 
     def _record(self, member: MemberBinding | ImportBinding, module: str) -> None:
         record = member.execution
@@ -431,8 +339,3 @@ class Engine:
         for group in self._groups:
             for member in group.members:
                 member.busy = False
-
-
-def _slot(site: Site, run: Run) -> Slot:
-    assert site.module is not None
-    return find(run.module, site.path.names_in(site.module))
