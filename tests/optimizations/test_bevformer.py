@@ -65,10 +65,14 @@ def test_the_group_is_applied_to_trusted_code_and_called(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "data", ["synthetic", pytest.param(str(REAL), marks=needs_real, id="nuscenes")]
+    "data",
+    [
+        pytest.param(["--data", "synthetic", "--bev", "20"], id="synthetic"),
+        pytest.param(["--data", str(REAL)], marks=needs_real, id="nuscenes"),
+    ],
 )
 def test_thirty_steps_have_the_losses_of_the_original(tmp_path, data):
-    arguments = [*SCRIPT, "--data", data, "--steps", "30", "--seed", "0"]
+    arguments = [*SCRIPT, *data, "--steps", "30", "--seed", "0"]
     original = losses(*arguments, folder=tmp_path)
     replaced = losses(*LAUNCHER, *arguments, folder=tmp_path)
     assert len(original) == 30
