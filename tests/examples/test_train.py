@@ -51,6 +51,7 @@ def run_main(monkeypatch, capsys):
     return run
 
 
+@pytest.mark.slow
 @each_kind_of_data
 def test_the_script_trains_and_shows_its_progress(data):
     result = run_script("--data", data, "--steps", "2", *SMALL)

@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import time
+from functools import partial
 
 import pytest
 
@@ -175,8 +176,10 @@ def test_a_killed_process_leaves_its_last_state(launch, number, early):
     variables = launch.environment(**{CONFIG: "optimization.yaml"})
     command = [launch.interpreter, "stuck.py"]
     pipe = subprocess.PIPE
+    # A test run in the background of a shell is deaf to SIGINT, and so would be its children.
+    hear = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     with subprocess.Popen(
-        command, cwd=launch.path, env=variables, stdout=pipe, stderr=pipe
+        command, cwd=launch.path, env=variables, stdout=pipe, stderr=pipe, preexec_fn=hear
     ) as stuck:
         stuck.stdout.readline()
         stuck.send_signal(number)

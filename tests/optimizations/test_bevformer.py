@@ -80,6 +80,7 @@ def test_thirty_steps_have_the_losses_of_the_original(tmp_path, data):
     assert original[-1] < 0.85 * original[0]
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_leaves_a_truthful_report(tmp_path):
     process = start(*LAUNCHER, *SCRIPT, "--steps", "1000", *SMALL, folder=tmp_path)
     while not process.stdout.readline().startswith("step 1 "):
