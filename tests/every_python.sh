@@ -19,7 +19,7 @@ for python in ${PYTHONS:-$(find_pythons)}; do
     echo "== Python $version"
     [ -d "$venv" ] || "$python" -m venv "$venv"
     # Without torch and triton: the engine does not need them.
-    "$venv/bin/pip" install -q attrs packaging pyyaml typer pytest hypothesis wrapt "setuptools>=77"
+    "$venv/bin/pip" install -q attrs packaging pyyaml typer pytest pytest-xdist hypothesis wrapt "setuptools>=77"
     "$venv/bin/pip" install -q --no-deps --no-build-isolation -e .
-    "$venv/bin/python" -m pytest -q -m "not slow" --ignore=tests/kernels --ignore=tests/examples "$@"
+    "$venv/bin/python" -m pytest -q -n 2 -m "not slow" --ignore=tests/kernels --ignore=tests/examples "$@"
 done

@@ -20,7 +20,8 @@ from turbo_physai.kernels.ops._triton_launch import Size
 CHECKS = Path(__file__).with_name("triton_ms_deform_attn_checks.py")
 
 
-@pytest.mark.parametrize("part", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["not slow", "slow"])
 def test_interpreted_kernels_agree_with_autograd(part: str) -> None:
     _run_checks(part, TRITON_INTERPRET="1")
 
