@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from types import FunctionType
 from typing import Any
 
@@ -93,10 +93,11 @@ def rebind(
         The modules that are still being imported and have to be asked again.
     """
     own = _keeps_the_original(member.declared)
+    heirs = (exchange.new, inner(exchange.new), exchange.old)
     unfinished: set[str] = set()
     for old in _sought(exchange):
         defined_in = getattr(inner(old), "__module__", home)
-        holders = search(old, done, own, only, (exchange.new, inner(exchange.new)))
+        holders = search(old, done, own, only, heirs)
         for path, slot in holders.slots:
             if path in declared or path == f"{defined_in}.{getattr(old, '__qualname__', '')}":
                 continue
@@ -135,11 +136,13 @@ def take_back(
     return unfinished
 
 
-def _sought(exchange: Exchange) -> list[Any]:
+def _sought(exchange: Exchange) -> Iterator[Any]:
     """The objects to look for: not values such as None, which everyone holds."""
     kinds = (FunctionType, type, staticmethod, classmethod, property)
-    distinct = {id(old): old for old in (exchange.old, inner(exchange.old))}
-    return [old for old in distinct.values() if isinstance(old, kinds)]
+    if isinstance(exchange.old, kinds):
+        yield exchange.old
+    if inner(exchange.old) is not exchange.old and isinstance(inner(exchange.old), kinds):
+        yield inner(exchange.old)
 
 
 def _source_of(path: str) -> tuple[str | None, int] | None:
