@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Final
 
 import attrs
@@ -71,8 +72,7 @@ def find(source: str, names: Sequence[str], *, module: str, is_package: bool) ->
     Raises:
         SyntaxError: it is no Python source of this version.
     """
-    tree = ast.parse(source)
-    scope: ast.Module | ast.ClassDef = tree
+    scope: ast.Module | ast.ClassDef = _parse(source)
     for depth, name in enumerate(names):
         found = _in_scope(scope, name, module, is_package)
         last = depth == len(names) - 1
@@ -88,6 +88,11 @@ def find(source: str, names: Sequence[str], *, module: str, is_package: bool) ->
             return Unknown(f"the class {name} is decorated")
         scope = found[0]
     raise AssertionError("names is not empty")
+
+
+@lru_cache(maxsize=16)  # the members of a Group tend to lie in one module
+def _parse(source: str) -> ast.Module:
+    return ast.parse(source)
 
 
 def _in_scope(
