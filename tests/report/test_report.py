@@ -80,6 +80,7 @@ def test_it_tells_where_the_objects_come_from(two):
         assert member.seconds >= 0
         assert report.optimization_config.id == "test" and report.runtime_config_path is None
         assert report.optimization_config_path.is_absolute()
+        json.dumps(report.to_dict())  # plain data, as it stands
     """)
     written = journal(two)
     assert written["schema_version"] == "turbophysai/report/v1"

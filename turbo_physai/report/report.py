@@ -6,6 +6,7 @@ import logging
 import threading
 from collections import Counter
 from datetime import datetime, timezone
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -143,7 +144,11 @@ class OptimizationReport:
                 "optimization_config_path": str(self.optimization_config_path),
                 "runtime_config_path": self.runtime_config_path,
                 "optimization_config": attrs.asdict(
-                    self.optimization_config, filter=lambda field, _: field.name != "place"
+                    self.optimization_config,
+                    filter=lambda field, _: field.name != "place",
+                    value_serializer=lambda _, __, value: (
+                        str(value) if isinstance(value, PurePath) else value
+                    ),
                 ),
                 "prepared_execution": self.prepared_execution.to_dict(),
                 "execution": {id_: group.to_dict() for id_, group in self.execution.items()},
