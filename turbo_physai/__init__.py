@@ -9,6 +9,7 @@ from turbo_physai.config import OptimizationConfigCatalog
 from turbo_physai.declarations import (
     Group,
     Registry,
+    during_import,
     group,
     import_alias,
     inject,

@@ -6,6 +6,7 @@ import pytest
 
 from turbo_physai import (
     Registry,
+    during_import,
     group,
     import_alias,
     inject,
@@ -70,6 +71,8 @@ def test_import_compatibility_forms_groups_of_its_own():
         replace_import("absent.mod", "ours"),
         import_alias("pkg", "pkg.mod.f", "g"),
         optional_import("absent"),
+        optional_import("absent.part", "ours"),
+        during_import("pkg.mod", "pkg.version", "fast.version"),
         registry_override("pkg.mod", "pkg.reg.REGISTRY", ["f"]),
         inject("pkg", "name", "fast.f"),
     ]

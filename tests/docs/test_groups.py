@@ -46,6 +46,7 @@ def test_the_guide_names_every_declaration():
     import turbo_physai
 
     declared = {"replace", "wrap", "replace_import", "import_alias", "inject", "optional_import"}
-    for name in (*declared, "registry_override", "CompatibilityContext", "CompatibilityResult"):
+    declared |= {"during_import", "registry_override"}
+    for name in (*declared, "CompatibilityContext", "CompatibilityResult"):
         assert hasattr(turbo_physai, name)
         assert name in GUIDE

@@ -224,3 +224,111 @@ def test_everything_goes_back_when_a_member_fails(project):
         assert state(report, "needs") == "not_started"
         assert "depends on imports" in report.execution["needs"].reason
     """)
+
+
+def test_a_stand_in_of_ones_own_answers_where_a_module_is_missing_and_nowhere_else(project):
+    project.write(
+        {
+            "ours.py": "def op(): return 'ours'\n",
+            "pkg/here.py": "def op(): return 'its own'\n",
+            "user.py": "from pkg import ext, here\n",
+        }
+    )
+    project.declare("""
+        group('g', optional_import('pkg.ext', 'ours'), optional_import('pkg.here', 'ours'))
+    """)
+    project.run("""
+        from importlib.util import find_spec
+        report = apply()
+        assert find_spec("pkg.ext") is None and "ours" not in sys.modules
+        import user
+        assert user.ext.op() == "ours" and user.here.op() == "its own"
+        assert state(report) == "applied", str(report)
+    """)
+
+
+VERSIONED = {
+    "lib.py": "version = '1.7.2'\n",
+    "strict.py": """
+        import lib
+        assert lib.version == '1.7.0', f'{lib.version} is too new'
+    """,
+    "other.py": "import lib\nseen = lib.version\n",
+    "ours.py": """
+        def older(version, options):
+            return options.get('instead', '1.7.0') if version == '1.7.2' else version
+    """,
+}
+HOLD = "group('g', during_import('strict', 'lib.version', 'ours.older'))"
+
+
+def test_during_import_shows_a_module_another_value_while_it_is_imported(project):
+    project.write(VERSIONED).declare(HOLD)
+    project.run("""
+        report = apply()
+        import strict, other, lib
+        assert (other.seen, lib.version) == ("1.7.2", "1.7.2")
+        assert state(report) == "applied", str(report)
+        importlib.reload(strict)
+        assert lib.version == "1.7.2"
+    """)
+
+
+def test_during_import_says_when_it_was_not_needed(project):
+    project.write(VERSIONED | {"lib.py": "version = '1.7.0'\n"}).declare(HOLD)
+    project.run("""
+        report = apply()
+        import strict
+        assert "not needed" in report.execution["g"].members[0].note
+        assert state(report) == "applied"
+    """)
+
+
+@pytest.mark.parametrize("breaks", ["strict.py", "ours.py"])
+def test_during_import_leaves_the_original_behind_when_something_fails(project, breaks):
+    """The module itself, or the factory; the import's own error comes through."""
+    project.write(VERSIONED).declare(HOLD, g="options: {instead: '1.6'}")
+    if breaks == "ours.py":
+        project.write({"ours.py": "raise OSError('no driver')\n"})
+    seen, ends = ("1.6", "pending") if breaks == "strict.py" else ("1.7.2", "rolled_back")
+    project.run(f"""
+        report = apply()
+        for attempt in 1, 2:
+            try:
+                import strict
+            except AssertionError as error:
+                assert str(error) == "{seen} is too new"
+            else:
+                raise AssertionError
+        import lib
+        assert lib.version == "1.7.2"
+        assert state(report) == "{ends}"
+    """)
+
+
+def test_what_lasts_for_an_import_ends_with_it_even_if_its_group_has_ended_before(project):
+    """A registry's names too: nothing of a Group that was rolled back is left."""
+    project.write(
+        VERSIONED
+        | {
+            "registry.py": "HELD = {'A': 'first'}\n",
+            "strict.py": """
+                import lib, registry
+                assert lib.version == '1.7.0'
+                registry.HELD['A'] = 'second'
+                import broken
+            """,
+            "broken.py": "",
+        }
+    )
+    project.declare("""
+        group('g', during_import('strict', 'lib.version', 'ours.older'),
+                   registry_override('strict', 'registry.HELD', ['A']),
+                   inject('broken', 'name', 'ours.missing'))
+    """)
+    project.run("""
+        report = apply()
+        import strict, lib, registry
+        assert lib.version == "1.7.2" and registry.HELD == {"A": "first"}
+        assert state(report) in ("blocked", "rolled_back"), str(report)
+    """)

@@ -2,12 +2,14 @@
 
 from turbo_physai.declarations.group import Group, Member, group
 from turbo_physai.declarations.imports import (
+    DuringImport,
     ImportAlias,
     ImportDeclaration,
     Inject,
     OptionalImport,
     RegistryOverride,
     ReplaceImport,
+    during_import,
     import_alias,
     inject,
     optional_import,
@@ -18,6 +20,7 @@ from turbo_physai.declarations.registry import Registry
 from turbo_physai.declarations.replacement import Replacement, replace, wrap
 
 __all__ = [
+    "DuringImport",
     "Group",
     "ImportAlias",
     "ImportDeclaration",
@@ -28,6 +31,7 @@ __all__ = [
     "RegistryOverride",
     "ReplaceImport",
     "Replacement",
+    "during_import",
     "group",
     "import_alias",
     "inject",

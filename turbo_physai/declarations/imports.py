@@ -39,9 +39,11 @@ class ImportAlias:
 
 @attrs.frozen
 class OptionalImport:
-    """An empty stand-in answers for imports of `module` where it is not installed."""
+    """A stand-in answers for imports of `module` where it is not installed: the module `stand_in`,
+    or an empty one."""
 
     module: str
+    stand_in: str | None = None
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -62,6 +64,20 @@ class RegistryOverride:
 
 
 @attrs.frozen
+class DuringImport:
+    """While `module` is imported, the object at `target` is what ``factory(original, options)``
+    returned, the factory being the object at `factory`."""
+
+    module: str
+    target: str
+    factory: str
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return (f"{self.target} in {self.module}",)
+
+
+@attrs.frozen
 class Inject:
     """`module`, which lacks `name`, gets the object at `value` under it."""
 
@@ -74,7 +90,9 @@ class Inject:
         return (f"{self.module}:{self.name}",)
 
 
-ImportDeclaration = ReplaceImport | ImportAlias | OptionalImport | RegistryOverride | Inject
+ImportDeclaration = (
+    ReplaceImport | ImportAlias | OptionalImport | RegistryOverride | DuringImport | Inject
+)
 
 
 def replace_import(target: str, replacement: str) -> ReplaceImport:
@@ -94,9 +112,12 @@ def import_alias(module: str, source: str, alias: str) -> ImportAlias:
     )
 
 
-def optional_import(module: str) -> OptionalImport:
-    """Declares that importing `module`, if it is not installed, gives an empty stand-in."""
-    return OptionalImport(_changed(module, "optional_import: module"))
+def optional_import(module: str, stand_in: str | None = None) -> OptionalImport:
+    """Declares that importing `module`, if it is not installed, gives the module `stand_in`, or an
+    empty one."""
+    if stand_in is not None:
+        module_path(stand_in, "optional_import: stand_in")
+    return OptionalImport(_changed(module, "optional_import: module"), stand_in)
 
 
 def registry_override(module: str, registry: str, names: Sequence[str]) -> RegistryOverride:
@@ -108,6 +129,17 @@ def registry_override(module: str, registry: str, names: Sequence[str]) -> Regis
         _changed(module, "registry_override: module"),
         object_path(registry, "registry_override: registry"),
         texts(names, "registry_override: names"),
+    )
+
+
+def during_import(module: str, target: str, factory: str) -> DuringImport:
+    """Declares what `module` finds at the path `target` while it is imported: what
+    ``factory(original, options)`` returns. Afterwards the original is there again. Whatever else
+    looks in the meantime, such as an import that `module` makes, finds it too."""
+    return DuringImport(
+        _changed(module, "during_import: module"),
+        of_others(object_path(target, "during_import: target"), "during_import: target"),
+        object_path(factory, "during_import: factory"),
     )
 
 

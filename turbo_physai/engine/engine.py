@@ -12,10 +12,10 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from turbo_physai.declarations import ImportAlias, Inject, RegistryOverride, ReplaceImport
+from turbo_physai.declarations import ImportAlias, Inject, ReplaceImport
 from turbo_physai.declarations.names import ObjectPath
 from turbo_physai.engine import binding, imports
 from turbo_physai.engine.captured import is_unfinished
@@ -84,7 +84,7 @@ class Engine:
         known = [group.checked for group in self._groups]
         for group in self._watching(spec.name):
             self._check(group, spec)
-        self._registries(spec.name, imports.free_names)
+        self._change_for_a_while(spec.name)
         if known != [group.checked for group in self._groups]:
             self._settle()  # what another thread could not bind for want of evidence
         else:
@@ -93,7 +93,7 @@ class Engine:
     def failed(self, name: str, module: ModuleType | None) -> None:
         with self._report.lock:
             self._modules.interrupt(name)
-        self._registries(name, imports.settle_names)
+        self._end_what_was_for_a_while(name)
         # The body of a reload ended in the middle: what it did define is to be bound all the same.
         if name in self._modules and self._modules[name].module is module:
             self.after(name, module)
@@ -118,6 +118,7 @@ class Engine:
         return provided
 
     def after(self, name: str, module: ModuleType) -> None:
+        self._end_what_was_for_a_while(name)
         with self._report.lock:
             if self._modules.end(name, module).number > 1:
                 self._forget_what_was_overwritten(name)
@@ -150,12 +151,23 @@ class Engine:
                         return group, member
         return None
 
-    def _registries(self, name: str, act: Callable[[GroupBinding, ImportBinding], None]) -> None:
-        """Frees or settles the names of a registry around the run of the module `name`."""
-        for group in self._watching(name):
+    def _change_for_a_while(self, name: str) -> None:
+        """Makes the changes that are to last as long as the module `name` runs."""
+        self._around(self._watching(name), name, imports.begin)
+
+    def _end_what_was_for_a_while(self, name: str) -> None:
+        """Takes them back; those of a Group that has ended meanwhile as well."""
+        self._around(self._groups, name, imports.end)
+
+    def _around(
+        self,
+        groups: Iterable[GroupBinding],
+        name: str,
+        act: Callable[[GroupBinding, ImportBinding], None],
+    ) -> None:
+        for group in groups:
             for member in group.members:
-                if isinstance(member.declared, RegistryOverride) and member.modules == {name}:
-                    assert isinstance(member, ImportBinding)
+                if isinstance(member, ImportBinding) and member.module == name:
                     try:
                         act(group, member)
                     except Exception as error:
@@ -272,9 +284,7 @@ class Engine:
                 return
             if isinstance(member.declared, (ImportAlias, Inject)):
                 imports.add_name(group, member, run.module, value)
-            elif isinstance(member.declared, RegistryOverride):
-                imports.settle_names(group, member)
-            elif not group.transaction:
+            elif isinstance(member.declared, imports.PROVIDES) and not group.transaction:
                 member.execution.note = "not needed: the module was there"
             member.bound_in, member.runs = run.module, run.number
             self._record(member, member.module)

@@ -11,9 +11,10 @@ import sys
 from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from turbo_physai.declarations import (
+    DuringImport,
     ImportAlias,
     Inject,
     OptionalImport,
@@ -21,14 +22,18 @@ from turbo_physai.declarations import (
     ReplaceImport,
 )
 from turbo_physai.engine.loader import part_of_the_import_system
-from turbo_physai.engine.objects import load
+from turbo_physai.engine.objects import call, load, place
 from turbo_physai.engine.slot import ABSENT, Slot, find
+from turbo_physai.engine.transaction import Change
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from turbo_physai.engine.state import GroupBinding, ImportBinding
     from turbo_physai.engine.transaction import Transaction
 
 STAND_IN = "turbo_physai stand-in for a package that is not installed"
+PROVIDES: Final = (ReplaceImport, OptionalImport)
 
 
 class Providers(Protocol):
@@ -94,10 +99,13 @@ def spec_for(name: str, original: ModuleSpec | None, engine: Providers) -> Modul
 
 def provide(member: ImportBinding, module: ModuleType) -> ModuleType:
     """The module for a ReplaceImport or OptionalImport; may import, so no lock may be held."""
-    if isinstance(member.declared, ReplaceImport):
-        __import__(member.declared.replacement)
-        replacement: ModuleType = sys.modules[member.declared.replacement]
-        return replacement
+    declared = member.declared
+    assert isinstance(declared, PROVIDES)
+    answers = declared.replacement if isinstance(declared, ReplaceImport) else declared.stand_in
+    if answers is not None:
+        __import__(answers)
+        provided: ModuleType = sys.modules[answers]
+        return provided
     module.__doc__ = STAND_IN
     module.__path__ = []  # submodules may be declared too; none are found by themselves
     return module
@@ -132,10 +140,26 @@ def value_of(member: ImportBinding) -> Any:
     return load(declared.value) if isinstance(declared, Inject) else None
 
 
-def free_names(group: GroupBinding, member: ImportBinding) -> None:
+def begin(group: GroupBinding, member: ImportBinding) -> None:
+    """Makes the change that a member declares for the time that its module runs."""
+    if isinstance(member.declared, RegistryOverride):
+        _free_names(member, member.declared)
+    elif isinstance(member.declared, DuringImport):
+        _hold(member, member.declared, group.prepared.entry.options or {})
+
+
+def end(group: GroupBinding, member: ImportBinding) -> None:
+    """Takes it back after the module has run."""
+    if isinstance(member.declared, RegistryOverride):
+        _settle_names(group, member, member.declared)
+    elif member.held is not None:
+        held, member.held = member.held, None
+        if held.slot.raw() is held.after:
+            held.slot.write(held.before)
+
+
+def _free_names(member: ImportBinding, declared: RegistryOverride) -> None:
     """Takes registered names out of a registry before a module that registers them again runs."""
-    declared = member.declared
-    assert isinstance(declared, RegistryOverride)
     registry = load(declared.registry)
     for name in declared.names:
         slot = Slot(registry, name)
@@ -144,22 +168,32 @@ def free_names(group: GroupBinding, member: ImportBinding) -> None:
             slot.write(ABSENT)
 
 
-def settle_names(group: GroupBinding, member: ImportBinding) -> None:
-    """After the module has run: names that it registered are changes of ours, the others go back.
-    The engine's lock must be held."""
-    declared = member.declared
-    assert isinstance(declared, RegistryOverride)
+def _settle_names(group: GroupBinding, member: ImportBinding, declared: RegistryOverride) -> None:
+    """Names that the module registered are changes of ours, the others go back; all of them do if
+    the Group has ended meanwhile."""
     if not member.freed:
         member.execution.note = "not needed: none of the names was registered"
         return
     registry = load(declared.registry)
     for name, before in member.freed.items():
         slot = Slot(registry, name)
-        if slot.raw() is ABSENT:
+        if slot.raw() is ABSENT or not group.state.is_open:
             slot.write(before)
         else:
             group.transaction.note(slot, slot.raw(), before)
     member.freed = {}
+
+
+def _hold(member: ImportBinding, declared: DuringImport, options: Mapping[str, Any]) -> None:
+    slot = place(declared.target)
+    original = slot.effective()
+    instead = call(declared.factory)(original, options)
+    if instead is original:
+        member.execution.note = "not needed: its factory returned the original"
+        return
+    member.execution.note = ""
+    member.held = Change(slot, slot.raw(), instead)
+    slot.write(instead)
 
 
 def is_optional_and_missing(member: ImportBinding, original: ModuleSpec | None) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from turbo_physai.declarations.names import ObjectPath
 from turbo_physai.engine.captured import is_unfinished
-from turbo_physai.engine.slot import TargetError, find
+from turbo_physai.engine.slot import Slot, TargetError, find
 from turbo_physai.evidence import examine, locate
 from turbo_physai.evidence.definitions import Definition
 from turbo_physai.report import Origin
@@ -41,6 +41,18 @@ def load(path: str) -> Any:
         if is_unfinished(module):
             raise NotReadyError(name) from None
         raise
+
+
+def place(path: str) -> Slot:
+    """The slot at `path`; its module is imported if need be.
+
+    Raises:
+        TargetError: a name on the way leads nowhere.
+        Exception: whatever importing the module raises.
+    """
+    parsed = ObjectPath.parse(path)
+    module, name = _import_longest(parsed)
+    return find(module, parsed.names_in(name))
 
 
 def call(path: str) -> Callable[..., Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from turbo_physai.declarations import (
+    DuringImport,
     ImportAlias,
     ImportDeclaration,
     Inject,
@@ -17,7 +18,7 @@ from turbo_physai.declarations import (
     Replacement,
 )
 from turbo_physai.declarations.names import ObjectPath
-from turbo_physai.engine.transaction import Transaction
+from turbo_physai.engine.transaction import Change, Transaction
 from turbo_physai.report import GroupExecution, GroupState, MemberExecution
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ class ImportBinding:
         execution: its record in the report.
         bound_in, runs: the module object that it last acted on, and which run of its body.
         freed: what it took out of a registry until the module has run.
+        held: what it changed until the module has run.
         busy: whether some thread is binding it now.
     """
 
@@ -113,6 +115,7 @@ class ImportBinding:
     bound_in: Any = None
     runs: int = 0
     freed: dict[str, Any] = attrs.field(factory=dict)
+    held: Change | None = None
     busy: bool = False
 
     @property
@@ -166,6 +169,7 @@ _KINDS = {
     ImportAlias: "import_alias",
     OptionalImport: "optional_import",
     RegistryOverride: "registry_override",
+    DuringImport: "during_import",
     Inject: "inject",
 }
 
