@@ -27,7 +27,7 @@ from turbo_physai.errors import (
 )
 from turbo_physai.evidence import CompatibilityContext, CompatibilityResult
 from turbo_physai.plan import PreparedExecution
-from turbo_physai.report import OptimizationReport
+from turbo_physai.report import OptimizationReport, facts
 
 __all__ = [
     "CompatibilityContext",
@@ -43,6 +43,8 @@ __all__ = [
     "TurboPhysAIError",
     "apply",
     "check",
+    "during_import",
+    "facts",
     "group",
     "import_alias",
     "inject",

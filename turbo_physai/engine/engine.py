@@ -30,7 +30,7 @@ from turbo_physai.errors import OptimizationRollbackError
 from turbo_physai.evidence import Check, examine
 from turbo_physai.evidence.definitions import Missing
 from turbo_physai.plan import Evidence, gather
-from turbo_physai.report import GroupState, MemberState
+from turbo_physai.report import GroupState, MemberState, ReportedFacts, telling
 
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
@@ -296,7 +296,9 @@ class Engine:
         exchange = member.exchange
         site, _, slot = places[0]
         if site is member.sites[0] and group.transaction.holds(slot) is None:
-            exchange = binding.make(member.declared, slot, group.prepared.entry.options or {})
+            options = group.prepared.entry.options or {}
+            with telling(ReportedFacts(self._report, group.execution, member.execution)):
+                exchange = binding.make(member.declared, slot, options)
         assert exchange is not None
         with self._report.lock:
             if not group.state.is_open:

@@ -8,11 +8,13 @@ from turbo_physai.report.execution import (
     MemberState,
     Origin,
 )
+from turbo_physai.report.facts import Facts, ReportedFacts, facts, telling
 from turbo_physai.report.journal import Journal
 from turbo_physai.report.process import Reporter
 from turbo_physai.report.report import OptimizationReport
 
 __all__ = [
+    "Facts",
     "Failure",
     "GroupExecution",
     "GroupState",
@@ -21,5 +23,8 @@ __all__ = [
     "MemberState",
     "OptimizationReport",
     "Origin",
+    "ReportedFacts",
     "Reporter",
+    "facts",
+    "telling",
 ]

@@ -79,6 +79,7 @@ class MemberExecution:
         captured: names that held the original and were changed with it.
         left: names that hold the original and could not be changed.
         note: what there is to say of it beyond its state.
+        facts: what the replacement tells of itself while it works.
         error: what went wrong.
     """
 
@@ -94,6 +95,7 @@ class MemberExecution:
     captured: list[str] = attrs.field(factory=list)
     left: list[str] = attrs.field(factory=list)
     note: str = ""
+    facts: dict[str, Any] = attrs.field(factory=dict)
     error: Failure | None = None
 
 

@@ -113,8 +113,7 @@ class OptimizationReport:
         with self.lock:
             settled = all(g.state is not GroupState.PENDING for g in self.execution.values())
             became_final, self._final = settled and not self._final, self._final or settled
-            if self.leaves_journal:
-                self.journal.write(self.to_dict())
+            self.save()
             callbacks = self._callbacks if became_final else []
             if became_final:
                 self._callbacks = []
@@ -122,6 +121,12 @@ class OptimizationReport:
             self._call(callback)
         if self.after_change is not None:
             self.after_change()
+
+    def save(self) -> None:
+        """Writes the journal, if this process leaves one."""
+        with self.lock:
+            if self._reporter.is_this_process and self.leaves_journal:
+                self.journal.write(self.to_dict())
 
     def _call(self, callback: Callable[[OptimizationReport], object]) -> None:
         # It may run inside one of the model's import statements, which must not break.

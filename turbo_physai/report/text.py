@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from turbo_physai.report.execution import GroupState, MemberState
 from turbo_physai.report.ranks import rank
@@ -75,9 +75,17 @@ def _member(member: MemberExecution) -> Iterator[str]:
     yield f"- {member.kind} {member.target}: {member.state.value}{note}"
     if member.state is MemberState.BOUND:
         yield f"    - {member.original} -> {member.replacement}"
+    for name, fact in member.facts.items():
+        yield f"    - {name}: {_plainly(fact)}"
     if member.captured:
         yield f"    - also changed: {', '.join(member.captured)}"
     if member.left:
         yield f"    - warning: still held by {', '.join(member.left)}"
     if member.error is not None:
         yield f"    - error: {member.error}"
+
+
+def _plainly(fact: Any) -> str:
+    if isinstance(fact, dict):
+        return ", ".join(f"{name} {value}" for name, value in fact.items())
+    return str(fact)

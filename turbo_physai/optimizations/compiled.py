@@ -1,0 +1,171 @@
+"""A wrapper factory around `torch.compile`, for any function or method of a model.
+
+    wrap("model.layers.Layer.forward", "turbo_physai.optimizations.compiled:compiled")
+
+Options of the Group, all of them `torch.compile`'s: `mode`, `dynamic`, `backend`, `fullgraph`,
+`options`. The report tells how many graphs were compiled, how often Dynamo broke off a graph and
+why, and how often it compiled again.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections import Counter
+from functools import wraps
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import torch
+from torch._dynamo.utils import counters
+
+from turbo_physai.report import Facts, facts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+logger = logging.getLogger("turbo_physai")
+
+_ACCEPTED: Final[dict[str, tuple[type, ...]]] = {
+    "mode": (str, type(None)),
+    "dynamic": (bool, type(None)),
+    "backend": (str,),
+    "fullgraph": (bool,),
+    "options": (dict, type(None)),
+}
+
+
+def compiled(original: Callable[..., Any], options: Mapping[str, Any]) -> Callable[..., Any]:
+    """`original`, compiled at its first call.
+
+    What it does in training and in evaluation, with and without gradients, is compiled apart, so
+    that going from one to the other and back compiles nothing again. Where it cannot be compiled,
+    it runs as it was from then on: a warning in the log and in the report says why. The call that
+    fails to compile is run again from its start.
+
+    Args:
+        original: a function, or a method of a `torch.nn.Module`.
+        options: `mode`, `dynamic`, `backend`, `fullgraph` and `options`, as `torch.compile` has
+            them; all may be left out.
+
+    Raises:
+        ValueError: an option that does not exist.
+        TypeError: an option of another type.
+        Exception: what `torch.compile` says of the options' values; nothing is compiled yet.
+    """
+    _check(options)
+    told = facts()
+    variants = {"train": _Variant("train", _compile(original, "train", options), told)}
+    name = f"{original.__module__}.{original.__qualname__}"
+    failed = False
+
+    @wraps(original)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        nonlocal failed
+        # Within a larger graph this is a part of it, and is compiled with that.
+        if failed or torch.compiler.is_compiling():
+            return original(*args, **kwargs)
+        state = _state(args)
+        try:
+            if state not in variants:
+                variants[state] = _Variant(state, _compile(original, state, options), told)
+            return variants[state](*args, **kwargs)
+        except Exception as error:
+            if not _is_of_compiler(error):
+                raise
+            result = original(*args, **kwargs)  # what this raises is the model's own error
+            failed = True
+            _tell_failure(told, name, error)
+            return result
+
+    return run
+
+
+def _check(options: Mapping[str, Any]) -> None:
+    for key, value in options.items():
+        if key not in _ACCEPTED:
+            raise ValueError(f"option {key!r}: accepted are {', '.join(_ACCEPTED)}")
+        if not isinstance(value, _ACCEPTED[key]):
+            names = " or ".join("null" if t is type(None) else t.__name__ for t in _ACCEPTED[key])
+            raise TypeError(f"option {key!r}: accepted is {names}, found {value!r}")
+
+
+def _state(args: tuple[Any, ...]) -> str:
+    module = args[0] if args and isinstance(args[0], torch.nn.Module) else None
+    state = "eval" if module is not None and not module.training else "train"
+    return state if torch.is_grad_enabled() else f"{state} without gradients"
+
+
+def _compile(
+    original: Callable[..., Any], state: str, options: Mapping[str, Any]
+) -> Callable[..., Any]:
+    # Dynamo keeps what it compiled with the code object, and limits how often a code object is
+    # compiled, so each state gets one of its own.
+    if isinstance(original, FunctionType):
+        own = FunctionType(
+            original.__code__.replace(co_name=f"{original.__name__} ({state})"),
+            original.__globals__,
+            original.__name__,
+            original.__defaults__,
+            original.__closure__,
+        )
+        own.__kwdefaults__ = copy.copy(original.__kwdefaults__)
+        original = own
+    made: Callable[..., Any] = torch.compile(original, **options)
+    return made
+
+
+@attrs.define
+class _Variant:
+    """What is compiled for one state of the model, and what is told of it.
+
+    Dynamo counts for the whole process; what it counted more after a call belongs to that call.
+    """
+
+    state: str
+    call: Callable[..., Any]
+    told: Facts
+    graphs: int = 0
+    recompiles: int = 0
+    breaks: Counter[str] = attrs.field(factory=Counter)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        graphs, breaks = _graphs(), counters["graph_break"].copy()
+        try:
+            return self.call(*args, **kwargs)
+        finally:
+            more, new = _graphs() - graphs, counters["graph_break"] - breaks
+            if more > 0 or new:
+                self.recompiles += self.graphs > 0
+                self.graphs += max(more, 0)
+                self.breaks += new
+                self._tell()
+
+    def _tell(self) -> None:
+        told: dict[str, Any] = {
+            "graphs": self.graphs,
+            "graph_breaks": sum(self.breaks.values()),
+            "recompiles": self.recompiles,
+        }
+        if self.breaks:
+            told["reasons"] = [reason.partition("\n")[0] for reason in self.breaks]
+        self.told.tell(**{self.state: told})
+
+
+def _graphs() -> int:
+    return int(counters["stats"]["unique_graphs"])
+
+
+def _is_of_compiler(error: BaseException) -> bool:
+    return type(error).__module__.startswith(("torch._dynamo", "torch._inductor"))
+
+
+def _tell_failure(told: Facts, name: str, error: Exception) -> None:
+    first_paragraph = str(error).strip().partition("\n\n")[0]
+    reason = f"{type(error).__name__}: {' '.join(first_paragraph.split())}"
+    text = f"{name} could not be compiled and runs as it was: {reason}"
+    logger.warning("turbo_physai: %s", text)
+    logger.debug("turbo_physai: %s", name, exc_info=error)
+    told.warn(text)
+    told.tell(fallback=reason)
