@@ -53,7 +53,11 @@ setup(
     ext_modules=[
         Extension(
             LIBRARY,
-            sources=["kernels/ops/_cpu.cpp", "kernels/ops/ms_deform_attn.cpp"],
+            sources=[
+                "kernels/ops/_cpu.cpp",
+                "kernels/ops/ms_deform_attn.cpp",
+                "kernels/ops/point_sampling.cpp",
+            ],
             depends=[
                 "kernels/ops/_cpu.h",
                 "kernels/ops/_foreach_target.h",
