@@ -332,3 +332,25 @@ def test_what_lasts_for_an_import_ends_with_it_even_if_its_group_has_ended_befor
         assert lib.version == "1.7.2" and registry.HELD == {"A": "first"}
         assert state(report) in ("blocked", "rolled_back"), str(report)
     """)
+
+
+def test_a_target_in_a_module_that_another_one_answers_for_is_found(project):
+    """The module that answers keeps its own name, which may have any number of parts."""
+    project.write(
+        {
+            "ours/deep/ext.py": "__path__ = []\ndef op(): return 'ours'\n",
+            "fast.py": "def op(): return 'fast'\n",
+        }
+    )
+    project.declare("""
+        group('g', optional_import('pkg', 'ours.deep.ext'), optional_import('pkg.ext', 'fast')),
+        group('late', replace('pkg.op', 'fast.op')),
+        group('never', optional_import('pkg.a.b'))
+    """)
+    project.run("""
+        report = apply()
+        import ours.deep.ext, pkg.ext
+        assert pkg.op() == "fast" and pkg.ext.op() == "fast"
+        assert state(report) == state(report, "late") == "applied", str(report)
+    """)
+    assert '"never imported: pkg.a.b"' in next((project.path / "reports").iterdir()).read_text()

@@ -338,7 +338,7 @@ class Engine:
     def _why_unbound(self, member: MemberBinding | ImportBinding) -> Iterator[str]:
         for path in member.missing:
             found = examine.read(ObjectPath.parse(path)).found
-            if isinstance(found, Missing):
+            if isinstance(member, MemberBinding) and isinstance(found, Missing):
                 yield f"never imported: {path} ({found.reason})"
             elif self._can_be_bound(member):
                 yield f"{path}: {self._why_late()}"

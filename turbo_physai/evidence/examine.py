@@ -45,9 +45,10 @@ def read(path: ObjectPath, known: ModuleSpec | None = None) -> Source:
     `known` is the spec of the module that is being imported: what is true is what is really loaded.
     """
     for _ in range(_FOLLOWED):
-        spec = _holder(path, known)
-        if spec is None:
+        holder = _holder(path, known)
+        if holder is None:
             return Source(Unknown(f"no module of {path.dotted} was found without importing it"))
+        name, spec = holder
         kind = locate.kind(spec)
         if kind == "namespace":
             return Source(
@@ -59,7 +60,7 @@ def read(path: ObjectPath, known: ModuleSpec | None = None) -> Source:
         try:
             found = definitions.find(
                 text,
-                path.names_in(spec.name),
+                path.names_in(name),
                 module=spec.name,
                 is_package=spec.submodule_search_locations is not None,
             )
@@ -73,14 +74,15 @@ def read(path: ObjectPath, known: ModuleSpec | None = None) -> Source:
     return Source(Unknown(f"{path.dotted} is imported in a circle"))
 
 
-def _holder(path: ObjectPath, known: ModuleSpec | None) -> ModuleSpec | None:
-    """The spec of the module part of `path`: its longest prefix that is a module."""
+def _holder(path: ObjectPath, known: ModuleSpec | None) -> tuple[str, ModuleSpec] | None:
+    """The module part of `path`, its longest prefix that is a module, and the spec of that module,
+    which has another name where one module answers for another."""
     for name in path.modules:
         if known is not None and known.name == name:
-            return known
+            return name, known
         spec = locate.locate(name)
         if spec is not None:
-            return spec
+            return name, spec
     return None
 
 
