@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,6 +57,34 @@ class Size:
         return {"num_warps": self.warps, "maxnreg": self.registers, "enable_fp_fusion": True}
 
 
+def default_size(kernel: str, head_dim: int) -> Size:
+    """The built-in size of "forward" or "backward": one warp, eight channels a thread.
+
+    Numbers of a row change threads for every sample. Inside a warp they are shuffled; between warps
+    that would take barriers (in Triton 3.6 always, since 3.9 for the gradients).
+    """
+    lanes = triton.next_power_of_2(head_dim)
+    return Size(min(32, 256 // lanes), warps=1, registers=64 if kernel == "forward" else None)
+
+
+def deterministic_size(size: Size) -> Size:
+    """Half the rows: 64-bit terms take twice the registers."""
+    return replace(size, rows=max(1, size.rows // 2))
+
+
+def candidates(kernel: str, head_dim: int) -> list[Size]:
+    """The sizes that `tune` tries: 4 to 16 channels a thread."""
+    lanes = triton.next_power_of_2(head_dim)
+    limits = (None, 64, 80) if kernel == "forward" else (None, 96, 128)
+    return [
+        Size(rows, warps, limit)
+        for warps in (1, 2, 4, 8)
+        for rows in (1, 2, 4, 8, 16, 32, 64, 128)
+        if 4 <= rows * lanes // (32 * warps) <= 16
+        for limit in limits
+    ]
+
+
 def check_dtypes(*tensors: Tensor) -> None:
     """Refuse dtypes that the kernels do not compute in (TypeError)."""
     for tensor in tensors:
@@ -95,6 +123,21 @@ def size_file() -> Path:
         return Path(named)
     folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(folder) / "turbo_physai" / "triton_sizes.json"
+
+
+def size_for(operator: str, kernel: str, value: Tensor) -> Size:
+    """The size that "forward" or "backward" runs with: a measured one, else the built-in one.
+
+    Args:
+        value: what is sampled; its last dimension is the head dimension.
+    """
+    size = measured(size_file()).get(_key_for(operator, kernel, value))
+    return size or default_size(kernel, value.shape[-1])
+
+
+def _key_for(operator: str, kernel: str, value: Tensor) -> str:
+    arch = architecture(value.device)
+    return key(f"{operator}_{kernel}", arch, value.dtype, value.shape[-1])
 
 
 @cache
@@ -143,6 +186,26 @@ def tune(
     best = min(times, key=times.__getitem__)
     save(path, {**measured(path), name: best})
     return times
+
+
+def tune_operator(
+    operator: str, value: Tensor, runs: dict[str, Callable[[Size], object]], path: Path | None
+) -> dict[str, dict[Size, float]]:
+    """Measure and save a size for each of an operator's kernels, "forward" and "backward".
+
+    Raises:
+        RuntimeError: `value` is not on a CUDA device.
+    """
+    if value.device.type != "cuda":
+        raise RuntimeError(f"sizes are measured on a CUDA device, not on {value.device}")
+    path = path or size_file()
+    with device_of(value):
+        return {
+            kernel: tune(
+                _key_for(operator, kernel, value), candidates(kernel, value.shape[-1]), run, path
+            )
+            for kernel, run in runs.items()
+        }
 
 
 def save(path: Path, sizes: dict[str, Size]) -> None:

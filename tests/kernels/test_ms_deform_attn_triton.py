@@ -47,9 +47,9 @@ def _run_checks(part: str, **environment: str) -> None:
 def test_every_head_dimension_has_a_size_that_is_also_a_candidate(
     kernel: str, head_dim: int
 ) -> None:
-    size = op.default_size(kernel, head_dim)
-    assert size in op.candidates(kernel, head_dim)
-    assert op.deterministic_size(size).rows >= 1
+    size = launch.default_size(kernel, head_dim)
+    assert size in launch.candidates(kernel, head_dim)
+    assert launch.deterministic_size(size).rows >= 1
 
 
 def test_a_saved_size_is_used_instead_of_the_built_in_one(
@@ -58,12 +58,12 @@ def test_a_saved_size_is_used_instead_of_the_built_in_one(
     path = tmp_path / "folder" / "sizes.json"
     monkeypatch.setenv(launch.VARIABLE, str(path))
     value = torch.zeros(1, 1, 1, 32)
-    assert op.size_for("forward", value) == op.default_size("forward", 32)
+    assert op.size_for("forward", value) == launch.default_size("forward", 32)
     saved = Size(rows=64, warps=8, registers=None)
     launch.save(path, {"ms_deform_attn_forward/cpu/float32/32": saved})
     assert op.size_for("forward", value) == saved
-    assert op.size_for("backward", value) == op.default_size("backward", 32)
-    assert op.size_for("forward", value.half()) == op.default_size("forward", 32)
+    assert op.size_for("backward", value) == launch.default_size("backward", 32)
+    assert op.size_for("forward", value.half()) == launch.default_size("forward", 32)
 
 
 def test_sizes_are_kept_in_the_users_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ if sys.platform != "linux":
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from turbo_physai.kernels.ops import _triton_launch as launch
 from turbo_physai.kernels.ops import ms_deform_attn_triton as op
 
 TABLE = Path(__file__).with_name("triton_instructions.json")
@@ -146,9 +147,9 @@ def disassembled(case: Case) -> Code:
 
 def _compiled(case: Case) -> bytes:
     kernel = KERNELS[case.kernel]
-    size = op.default_size(case.kernel, case.head_dim)
+    size = launch.default_size(case.kernel, case.head_dim)
     if case.deterministic:
-        size = op.deterministic_size(size)
+        size = launch.deterministic_size(size)
     lanes = triton.next_power_of_2(case.head_dim)
     constants = {"HEADS": 8, "DIM": case.head_dim, "LANES": lanes, "ROWS": size.rows}
     if case.kernel == "backward" and not case.deterministic:
