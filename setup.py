@@ -56,6 +56,7 @@ setup(
             sources=[
                 "kernels/ops/_cpu.cpp",
                 "kernels/ops/ms_deform_attn.cpp",
+                "kernels/ops/modulated_deform_conv2d.cpp",
                 "kernels/ops/point_sampling.cpp",
             ],
             depends=[
