@@ -1,4 +1,4 @@
-"""`ms_deform_attn` as mmcv and BEVFormer call it.
+"""`ms_deform_attn` and `modulated_deform_conv2d` as mmcv and BEVFormer call them.
 
 `im2col_step` stands in every contract and means nothing here: any batch goes in one launch.
 Argument names are mmcv 1.x's, so calls by keyword work too.
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from ..ops import modulated_deform_conv2d as deform_conv
 from ..ops import ms_deform_attn as op
 
 if TYPE_CHECKING:
@@ -144,3 +145,27 @@ def ms_deform_attn_backward(
             (grad_value, grad_sampling_loc, grad_attn_weight), grads, strict=True
         ):
             given.copy_(grad)
+
+
+def modulated_deform_conv2d(
+    input: Tensor,
+    offset: Tensor,
+    mask: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    deform_groups: int = 1,
+) -> Tensor:
+    """`mmcv.ops.modulated_deform_conv.modulated_deform_conv2d`: see the operator of that name.
+
+    As mmcv has it, all is computed in, and the result is of, the dtype of `offset`: under autocast
+    that of the convolution which made it.
+    """
+    input, mask, weight = (t.to(offset.dtype) for t in (input, mask, weight))
+    bias = None if bias is None else bias.to(offset.dtype)
+    return deform_conv.modulated_deform_conv2d(
+        input, offset, mask, weight, bias, stride, padding, dilation, groups, deform_groups
+    )
