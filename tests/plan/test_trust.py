@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from turbo_physai import OptimizationConfigError, Registry, group, replace
+from turbo_physai import OptimizationConfigError, Registry, group, inject, replace
 from turbo_physai.config import load
+from turbo_physai.plan import collect
 from turbo_physai.plan.trust import generate
 
 ROOT = Path(__file__).parents[2]
@@ -51,6 +52,11 @@ def test_what_is_made_is_a_config_with_both_hashes_of_every_target(checkout):
     assert list(entry.trust.source_hashes) == list(entry.trust.ast_hashes) == ["tp_model.ops.f"]
 
 
+def test_an_entry_of_a_group_that_changes_imports_stays_without_hashes(checkout):
+    registry = Registry([group("g", inject("tp_model.ops", "name", "fast.f"))])
+    assert "trust" not in generate(checkout / "recipe.yaml", checkout, registry)
+
+
 def test_a_target_that_is_not_in_the_checkout_is_an_error(checkout):
     (checkout / "tp_model" / "ops.py").write_text("def g(x): ...\n")
     with pytest.raises(
@@ -87,7 +93,7 @@ def test_the_examples_config_is_made_from_its_recipe_and_its_code():
     assert (folder / "optimization.yaml").read_text() == made
 
 
-@pytest.mark.parametrize("name", ["bevformer"])
+@pytest.mark.parametrize("name", ["bevformer", "common"])
 def test_a_packaged_config_says_what_its_recipe_says(name):
     configs = pytest.importorskip("turbo_physai.model_configs")
     folder = Path(configs.__path__[0]) / name
@@ -95,4 +101,6 @@ def test_a_packaged_config_says_what_its_recipe_says(name):
     assert [e.id for e in recipe.groups] == [e.id for e in delivered.groups]
     assert recipe.compatibility == delivered.compatibility
     assert recipe.optimization_modules == delivered.optimization_modules
-    assert all(entry.trust is not None for entry in delivered.groups)
+    declared = collect(delivered, None)
+    for entry in delivered.groups:
+        assert (entry.trust is None) is declared[entry.id].changes_imports, entry.id

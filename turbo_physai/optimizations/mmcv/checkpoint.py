@@ -1,0 +1,50 @@
+"""Loads checkpoints that hold more than weights with a PyTorch that loads weights alone."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import numpy as np
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+
+def with_numpy(load: Callable[..., Any], options: Mapping[str, Any]) -> Callable[..., Any]:
+    """`CheckpointLoader.load_checkpoint`, for checkpoints whose meta data holds numpy's numbers and
+    arrays, which mmcv 1.x likes to put there.
+
+    They are data: loading them runs no code of the checkpoint's. With the option ``trusted: true``
+    anything is loaded (``weights_only=False``), and a checkpoint may run any code it likes: for
+    files of known origin only.
+    """
+    allow = _anything if options.get("trusted", False) is True else _numbers_and_arrays
+
+    def load_checkpoint(cls: type, *args: Any, **kwargs: Any) -> Any:
+        with allow():
+            return load(cls, *args, **kwargs)
+
+    return load_checkpoint
+
+
+def _numbers_and_arrays() -> contextlib.AbstractContextManager[None]:
+    core = np.core if np.lib.NumpyVersion(np.__version__) < "2.0.0" else np._core
+    makers = (core.multiarray.scalar, core.multiarray._reconstruct)
+    # A checkpoint calls them by the name of the numpy that wrote it.
+    named = [
+        (made, f"numpy.{part}.multiarray.{made.__name__}")
+        for part in ("core", "_core")
+        for made in makers
+    ]
+    kinds = [type(np.dtype(code)) for code in np.typecodes["All"]]
+    return torch.serialization.safe_globals([*named, np.ndarray, np.dtype, *kinds])
+
+
+@contextlib.contextmanager
+def _anything() -> Iterator[None]:
+    # PyTorch's own switch for callers that do not say weights_only themselves.
+    with mock.patch.dict("os.environ", TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD="1"):
+        yield

@@ -1,0 +1,1 @@
+"""Lets mmdet3d 1.x work beside the last mmcv 1.x."""
