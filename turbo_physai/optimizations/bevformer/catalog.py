@@ -4,26 +4,45 @@ from __future__ import annotations
 
 from typing import Final
 
-from turbo_physai.declarations import Replacement, group, replace
+from turbo_physai.declarations import group, replace, wrap
+from turbo_physai.optimizations.bevformer.groups import FACES, OURS, PLUGIN, attention_groups
 
-MODULES: Final = "projects.mmdet3d_plugin.bevformer.modules"
-FACES: Final = "turbo_physai.kernels.faces.mmcv"
+MODULES: Final = f"{PLUGIN}.bevformer.modules"
 
-
-def _function(name: str) -> tuple[Replacement, Replacement]:
-    # The two methods, not the class: three modules hold the class by the time it could be changed,
-    # and a forward must never meet the other one's saved tensors.
-    target = f"{MODULES}.multi_scale_deformable_attn_function.{name}"
-    return tuple(  # type: ignore[return-value]
-        replace(f"{target}.{method}", f"{FACES}:{name}.{method}")
-        for method in ("forward", "backward")
-    )
-
-
-msda = group(
-    "bevformer.msda",
-    *_function("MultiScaleDeformableAttnFunction_fp32"),
-    *_function("MultiScaleDeformableAttnFunction_fp16"),
+# What the attention modules call on a CPU, where mmcv has no compiled operators.
+msda_pytorch = group(
+    "bevformer.msda_pytorch",
+    replace(
+        "mmcv.ops.multi_scale_deform_attn.multi_scale_deformable_attn_pytorch",
+        f"{FACES}:multi_scale_deformable_attn_pytorch",
+    ),
 )
 
-GROUPS = (msda,)
+# The methods of the Function: the function `modulated_deform_conv2d` is its bound `apply`.
+dcn = group(
+    "bevformer.dcn",
+    *(
+        replace(
+            f"mmcv.ops.modulated_deform_conv.ModulatedDeformConv2dFunction.{method}",
+            f"{FACES}:ModulatedDeformConv2dFunction.{method}",
+        )
+        for method in ("forward", "backward")
+    ),
+)
+
+training = group(
+    "bevformer.training",
+    wrap(
+        f"{PLUGIN}.bevformer.apis.mmdet_train.build_optimizer", f"{OURS}.training:build_optimizer"
+    ),
+    wrap(
+        f"{PLUGIN}.bevformer.detectors.bevformer.BEVFormer.__init__", f"{OURS}.training:initialize"
+    ),
+)
+
+data = group(
+    "bevformer.data",
+    wrap(f"{PLUGIN}.datasets.builder.build_dataloader", f"{OURS}.data:build_dataloader"),
+)
+
+GROUPS = (*attention_groups("bevformer", MODULES), msda_pytorch, dcn, training, data)

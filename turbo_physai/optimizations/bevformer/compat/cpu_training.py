@@ -30,4 +30,4 @@ def _ignore_the_next_move(module: torch.nn.Module) -> None:
         del module.cuda  # what the module's class says holds again
         return module
 
-    module.cuda = cuda  # type: ignore[method-assign, assignment]
+    module.cuda = cuda  # type: ignore[method-assign]
