@@ -1,6 +1,6 @@
 // point_sampling on the CPU; the formula and its rounding stand in point_sampling.py.
 //
-// A task is a run of the points of one batch item in the order of the results, (query, height): they
+// A task is a run of points of one batch item in the order of the results, (query, height). They
 // are scaled to metres once, then projected into one camera after the other while in the cache.
 
 #if !defined(TARGET)
