@@ -58,8 +58,8 @@ def forward(
             float(height),
             batch,
             cameras,
-            heights,
             queries,
+            HEIGHTS=heights,
             BLOCK=BLOCK,
             **OPTIONS,
         )
@@ -82,11 +82,11 @@ def _kernel(
     height,
     batch,
     cameras,
-    heights,
     queries,
+    HEIGHTS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    size = queries * heights
+    size = queries * HEIGHTS
     blocks = tl.cdiv(size, BLOCK)
     program = tl.program_id(0)
     view = program // blocks  # camera * batch + item
@@ -94,7 +94,7 @@ def _kernel(
     at = (program % blocks) * BLOCK + tl.arange(0, BLOCK)
     there = at < size
 
-    row = (at % heights).to(tl.int64) * queries + at // heights
+    row = (at % HEIGHTS).to(tl.int64) * queries + at // HEIGHTS
     pillar = pillars_ptr + (item.to(tl.int64) * size + row) * 3
     x = tl.load(pillar, there, 0.0).to(tl.float32) * extent_x + low_x
     y = tl.load(pillar + 1, there, 0.0).to(tl.float32) * extent_y + low_y
