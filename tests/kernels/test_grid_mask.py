@@ -11,6 +11,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from turbo_physai.kernels import grid_mask
+from turbo_physai.kernels.bench import grid_mask as bench
 from turbo_physai.kernels.ops.grid_mask import Grid, draw_grid, kept_pixels
 
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
@@ -204,3 +205,12 @@ def test_a_mistake_is_told_before_a_number_is_drawn(x, keywords, error, message)
     with pytest.raises(error, match=message):
         grid_mask(x, use_h=True, use_w=True, **keywords)
     assert np.random.get_state()[2] == before[2]
+
+
+def test_the_benchmark_compares_with_the_operator():
+    x = torch.randn(2, 3, 40, 60)
+    for _ in range(10):
+        state = np.random.get_state()
+        wanted = bench.numpy_reference(x)
+        np.random.set_state(state)
+        assert torch.equal(bench.turbo_physai(x), wanted)

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 from turbo_physai.kernels import _cpu_library, point_sampling
+from turbo_physai.kernels.bench import point_sampling as bench
 from turbo_physai.kernels.ops import point_sampling_cpu, point_sampling_torch
 
 PC_RANGE = [-51.2, -51.2, -5.0, 51.2, 51.2, 3.0]
@@ -350,3 +351,11 @@ def test_a_mistake_is_told_in_one_sentence(message):
     with pytest.raises((ValueError, TypeError, RuntimeError)) as caught:
         point_sampling(*{**call, **MISTAKES[message]}.values())
     assert message in str(caught.value)
+
+
+def test_the_benchmark_compares_with_the_operator():
+    shape = bench.Shape(30, SIZE, batch=2)
+    inputs = bench.make_inputs(shape, torch.float32, torch.device("cpu"))
+    wanted = point_sampling(*inputs, bench.PC_RANGE, SIZE)
+    assert wanted[1].any()
+    same(bench.matmul_reference(*inputs, bench.PC_RANGE, SIZE), wanted)
