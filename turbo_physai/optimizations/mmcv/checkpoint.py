@@ -20,7 +20,13 @@ def with_numpy(load: Callable[..., Any], options: Mapping[str, Any]) -> Callable
     They are data: loading them runs no code of the checkpoint's. With the option ``trusted: true``
     anything is loaded (``weights_only=False``), and a checkpoint may run any code it likes: for
     files of known origin only.
+
+    Raises:
+        ValueError: an option that does not exist.
     """
+    for key in options:
+        if key != "trusted":
+            raise ValueError(f"option {key!r}: accepted is trusted")
     allow = _anything if options.get("trusted", False) is True else _numbers_and_arrays
 
     def load_checkpoint(cls: type, *args: Any, **kwargs: Any) -> Any:
@@ -31,15 +37,15 @@ def with_numpy(load: Callable[..., Any], options: Mapping[str, Any]) -> Callable
 
 
 def _numbers_and_arrays() -> contextlib.AbstractContextManager[None]:
-    core = np.core if np.lib.NumpyVersion(np.__version__) < "2.0.0" else np._core
-    makers = (core.multiarray.scalar, core.multiarray._reconstruct)
-    # A checkpoint calls them by the name of the numpy that wrote it.
+    makers: list[Any] = [np.float64().__reduce__()[0], np.empty(0).__reduce__()[0]]
+    # A checkpoint calls them by the name that they had in the numpy that wrote it.
     named = [
-        (made, f"numpy.{part}.multiarray.{made.__name__}")
+        (maker, f"numpy.{part}.multiarray.{maker.__name__}")
         for part in ("core", "_core")
-        for made in makers
+        for maker in makers
     ]
-    kinds = [type(np.dtype(code)) for code in np.typecodes["All"]]
+    # Not of Python objects, bare or in records: those could be anything.
+    kinds = [type(np.dtype(code)) for code in np.typecodes["All"] if code not in "OV"]
     return torch.serialization.safe_globals([*named, np.ndarray, np.dtype, *kinds])
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mmcv.parallel.scatter_gather import scatter_kwargs
+from mmcv.parallel.scatter_gather import (  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    scatter_kwargs,
+)
 
 if TYPE_CHECKING:
     from torch.nn.parallel import DistributedDataParallel
@@ -33,7 +35,7 @@ def _forward(
 ) -> Any:
     setattr(self, _STEP, step)
     try:
-        return self.forward(*inputs, **kwargs)
+        return self.forward(*inputs, **kwargs)  # type: ignore[no-untyped-call]
     finally:
         delattr(self, _STEP)
 
