@@ -55,6 +55,7 @@ setup(
             LIBRARY,
             sources=[
                 "kernels/ops/_cpu.cpp",
+                "kernels/ops/bev_attention.cpp",
                 "kernels/ops/ms_deform_attn.cpp",
                 "kernels/ops/modulated_deform_conv2d.cpp",
                 "kernels/ops/point_sampling.cpp",
@@ -62,7 +63,10 @@ setup(
             depends=[
                 "kernels/ops/_cpu.h",
                 "kernels/ops/_foreach_target.h",
+                "kernels/ops/_levels.h",
+                "kernels/ops/_sampling.h",
                 "kernels/ops/_simd.h",
+                "kernels/ops/_softmax.h",
             ],
             language="c++",
             extra_compile_args=[

@@ -23,7 +23,7 @@ class Backend(NamedTuple):
 
     def __str__(self) -> str:
         state = "available" if self.missing is None else f"missing: {self.missing}"
-        return f"{self.op:<16} {self.name:<8} {state}"
+        return f"{self.op:<24} {self.name:<8} {state}"
 
 
 class Backends(tuple[Backend, ...]):
@@ -48,7 +48,13 @@ _WHY_NOT: Final[dict[str, Callable[[], str | None]]] = {
     "triton": triton_why_not,
     "torch": lambda: None,
 }
-_OPERATORS: Final = {"ms_deform_attn": ("cpu", "triton", "torch")}
+_OPERATORS: Final = {
+    "modulated_deform_conv2d": ("cpu", "triton", "torch"),
+    "ms_deform_attn": ("cpu", "triton", "torch"),
+    "point_sampling": ("cpu", "triton", "torch"),
+    "spatial_cross_attention": ("cpu", "triton", "torch"),
+    "temporal_self_attention": ("cpu", "triton", "torch"),
+}
 
 
 def backends() -> Backends:

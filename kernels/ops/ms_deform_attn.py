@@ -15,21 +15,13 @@ Autocast casts nothing here: dtypes may be mixed, so 16-bit values go with exact
 
 from __future__ import annotations
 
-import warnings
-from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .. import _cpu_library
-from .._backends import triton_why_not
-from . import ms_deform_attn_cpu, ms_deform_attn_torch
-
-_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-_INTEGERS = (torch.int32, torch.int64)
-_MAX_HEAD_DIM = 256
-_MAX_KEYS = 2**31 - 1
+from . import _checks, ms_deform_attn_cpu, ms_deform_attn_torch
+from ._dispatch import uses_cpu_library, uses_triton
 
 
 def ms_deform_attn(
@@ -97,15 +89,15 @@ def _forward(
 ) -> Tensor:
     inputs = (value, spatial_shapes, level_start_index, sampling_locations, attention_weights)
     _check(*inputs)
-    _check_levels(value, spatial_shapes, level_start_index)
+    _checks.check_levels(value, spatial_shapes, level_start_index)
     if value.numel() == 0 or attention_weights.numel() == 0:
         batch, _, heads, dim = value.shape
         return value.new_zeros(batch, sampling_locations.shape[1], heads * dim)
-    if _uses_triton(value, sampling_locations, attention_weights):
+    if uses_triton(value, sampling_locations, attention_weights):
         from . import ms_deform_attn_triton
 
         return ms_deform_attn_triton.forward(*inputs)
-    if _uses_cpu_library(value):
+    if uses_cpu_library("ms_deform_attn", value):
         return ms_deform_attn_cpu.forward(*inputs)
     return ms_deform_attn_torch.forward(*inputs)
 
@@ -122,19 +114,19 @@ def _backward(
     inputs = (value, spatial_shapes, level_start_index, sampling_locations, attention_weights)
     _check(*inputs)
     _check_grad(grad_out, value, sampling_locations)
-    _check_levels(value, spatial_shapes, level_start_index)
+    _checks.check_levels(value, spatial_shapes, level_start_index)
     if value.numel() == 0 or attention_weights.numel() == 0:
         return (
             value.new_zeros(value.shape),
             sampling_locations.new_zeros(sampling_locations.shape),
             attention_weights.new_zeros(attention_weights.shape),
         )
-    if _uses_triton(grad_out, value, sampling_locations, attention_weights):
+    if uses_triton(grad_out, value, sampling_locations, attention_weights):
         from . import ms_deform_attn_triton
 
         deterministic = torch.are_deterministic_algorithms_enabled()
         return ms_deform_attn_triton.backward(grad_out, *inputs, deterministic=deterministic)
-    if _uses_cpu_library(value):
+    if uses_cpu_library("ms_deform_attn", value):
         return ms_deform_attn_cpu.backward(grad_out, *inputs)
     return ms_deform_attn_torch.backward(grad_out, *inputs)
 
@@ -190,28 +182,6 @@ _forward.register_autograd(_differentiate, setup_context=_save)
 _backward.register_autograd(_refuse_second_derivative)
 
 
-def _uses_triton(*floats: Tensor) -> bool:
-    if not floats[0].is_cuda or any(tensor.dtype == torch.float64 for tensor in floats):
-        return False
-    return triton_why_not() is None
-
-
-def _uses_cpu_library(value: Tensor) -> bool:
-    if value.device.type != "cpu":
-        return False
-    if _cpu_library.library() is None:
-        _warn_of_slow_cpu()
-        return False
-    return True
-
-
-@cache
-def _warn_of_slow_cpu() -> None:
-    warnings.warn(
-        f"ms_deform_attn runs on PyTorch's own operators: {_cpu_library.why_not()}", stacklevel=3
-    )
-
-
 def _check(
     value: Tensor,
     spatial_shapes: Tensor,
@@ -219,70 +189,32 @@ def _check(
     sampling_locations: Tensor,
     attention_weights: Tensor,
 ) -> None:
-    """Refuse what no backend computes, from shapes, dtypes and devices: no device is waited for."""
     for name, tensor in (
         ("value", value),
         ("sampling_locations", sampling_locations),
         ("attention_weights", attention_weights),
     ):
-        _check_dtype(name, tensor, _FLOATS)
-    _check_dtype("spatial_shapes", spatial_shapes, _INTEGERS)
-    _check_dtype("level_start_index", level_start_index, _INTEGERS)
+        _checks.check_dtype(name, tensor, _checks.FLOATS)
+    _checks.check_dtype("spatial_shapes", spatial_shapes, _checks.INDICES)
+    _checks.check_dtype("level_start_index", level_start_index, _checks.INDICES)
 
-    if value.dim() != 4:
-        raise ValueError(f"value must be (B, S, H, D), not {tuple(value.shape)}")
-    if sampling_locations.dim() != 6:
-        raise ValueError(
-            f"sampling_locations must be (B, Q, H, L, P, 2), not {tuple(sampling_locations.shape)}"
-        )
+    _checks.check_rank("value", value, "(B, S, H, D)")
+    _checks.check_rank("sampling_locations", sampling_locations, "(B, Q, H, L, P, 2)")
     batch, _, heads, dim = value.shape
     _, queries, _, levels, points, _ = sampling_locations.shape
-    if dim % 4 or not 4 <= dim <= _MAX_HEAD_DIM:
-        raise ValueError(
-            f"the head dimension of value must be a multiple of 4 up to {_MAX_HEAD_DIM}, not {dim}"
-        )
-    for name, tensor, expected in (
-        ("sampling_locations", sampling_locations, (batch, queries, heads, levels, points, 2)),
-        ("attention_weights", attention_weights, (batch, queries, heads, levels, points)),
-        ("spatial_shapes", spatial_shapes, (levels, 2)),
-        ("level_start_index", level_start_index, (levels,)),
-    ):
-        if tuple(tensor.shape) != expected:
-            raise ValueError(
-                f"{name} must be {expected} to go with value {tuple(value.shape)} and "
-                f"sampling_locations {tuple(sampling_locations.shape)}, not {tuple(tensor.shape)}"
-            )
-        if tensor.device != value.device:
-            raise RuntimeError(f"{name} is on {tensor.device}, value on {value.device}")
+    _checks.check_head_dim(dim)
+    _checks.check_together(
+        value,
+        ("sampling_locations", sampling_locations),
+        (
+            ("sampling_locations", sampling_locations, (batch, queries, heads, levels, points, 2)),
+            ("attention_weights", attention_weights, (batch, queries, heads, levels, points)),
+            ("spatial_shapes", spatial_shapes, (levels, 2)),
+            ("level_start_index", level_start_index, (levels,)),
+        ),
+    )
 
 
 def _check_grad(grad_out: Tensor, value: Tensor, sampling_locations: Tensor) -> None:
-    _check_dtype("grad_out", grad_out, _FLOATS)
-    expected = (value.shape[0], sampling_locations.shape[1], value.shape[2] * value.shape[3])
-    if tuple(grad_out.shape) != expected:
-        raise ValueError(f"grad_out must be {expected}, not {tuple(grad_out.shape)}")
-    if grad_out.device != value.device:
-        raise RuntimeError(f"grad_out is on {grad_out.device}, value on {value.device}")
-
-
-def _check_dtype(name: str, tensor: Tensor, accepted: tuple[torch.dtype, ...]) -> None:
-    if tensor.dtype not in accepted:
-        names = ", ".join(str(dtype).removeprefix("torch.") for dtype in accepted)
-        raise TypeError(f"{name} must be one of {names}, not {str(tensor.dtype)[6:]}")
-
-
-def _check_levels(value: Tensor, spatial_shapes: Tensor, level_start_index: Tensor) -> None:
-    """Each level must lie inside `value`. Only on the CPU is that known without waiting."""
-    if value.device.type != "cpu":
-        return
-    keys = value.shape[1]
-    if keys > _MAX_KEYS:
-        raise ValueError(f"value must have fewer than 2**31 rows, not {keys}")
-    shapes: list[list[int]] = spatial_shapes.tolist()
-    starts: list[int] = level_start_index.tolist()
-    for level, ((height, width), start) in enumerate(zip(shapes, starts, strict=True)):
-        if min(height, width, start) < 0 or start + height * width > keys:
-            raise ValueError(
-                f"level {level} ({height} x {width}, first row {start}) does not lie in the "
-                f"{keys} rows of value"
-            )
+    batch, _, heads, dim = value.shape
+    _checks.check_grad(grad_out, value, (batch, sampling_locations.shape[1], heads * dim))

@@ -1,23 +1,12 @@
-"""`ms_deform_attn` in C++, for CPU tensors: hands the pointers over to ms_deform_attn.cpp.
-
-float32 and float64 run as they are; 16-bit inputs are widened to float32 and the results narrowed.
-"""
+"""`ms_deform_attn` in C++, for CPU tensors: see ms_deform_attn.cpp."""
 
 from __future__ import annotations
-
-import ctypes
-from functools import cache
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from .. import _cpu_library
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-_SUFFIXES = {torch.float32: "f32", torch.float64: "f64"}
+from ._cpu_call import call
+from ._dispatch import sum_dtype
 
 
 def forward(
@@ -33,7 +22,7 @@ def forward(
     )
     batch, _, heads, dim = value.shape
     out = torch.empty(batch, sampling_locations.shape[1], heads * dim, dtype=inputs.dtype)
-    _call("ms_deform_attn_forward", inputs.dtype, [*inputs.tensors, out], inputs.sizes)
+    call("ms_deform_attn_forward", inputs.dtype, [*inputs.tensors, out], inputs.sizes)
     return out.to(value.dtype)
 
 
@@ -52,7 +41,7 @@ def backward(
     widened, _, _, locations, weights = inputs.tensors
     grads = [torch.empty_like(t) for t in (widened, locations, weights)]
     grad_out = grad_out.to(inputs.dtype).contiguous()
-    _call(
+    call(
         "ms_deform_attn_backward",
         inputs.dtype,
         [grad_out, *inputs.tensors, *grads],
@@ -77,8 +66,7 @@ class _Inputs:
         attention_weights: Tensor,
     ) -> None:
         floats = (value, sampling_locations, attention_weights)
-        wide = any(tensor.dtype == torch.float64 for tensor in floats)
-        self.dtype = torch.float64 if wide else torch.float32
+        self.dtype = sum_dtype(*floats)
         value, locations, weights = (t.to(self.dtype).contiguous() for t in floats)
         shapes, starts = (
             t.to(torch.int64).contiguous() for t in (spatial_shapes, level_start_index)
@@ -86,19 +74,3 @@ class _Inputs:
         self.tensors = [value, shapes, starts, locations, weights]
         levels, points = locations.shape[3:5]
         self.sizes = [*value.shape, locations.shape[1], levels, points]
-
-
-def _call(name: str, dtype: torch.dtype, tensors: list[Tensor], sizes: list[int]) -> None:
-    function = _function(f"{name}_{_SUFFIXES[dtype]}", len(tensors), len(sizes) + 1)
-    function(*[tensor.data_ptr() for tensor in tensors], *sizes, torch.get_num_threads())
-
-
-@cache
-def _function(name: str, pointers: int, sizes: int) -> Callable[..., None]:
-    library = _cpu_library.library()
-    if library is None:
-        raise RuntimeError(f"no compiled CPU kernels: {_cpu_library.why_not()}")
-    function = library[name]
-    function.argtypes = [ctypes.c_void_p] * pointers + [ctypes.c_int64] * sizes
-    function.restype = None
-    return function

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from ._dispatch import sum_dtype
+
 # Rows gathered at once in the backward pass. On the CPU its temporaries then stay in the cache, and
 # are not returned to the system each time; a GPU wants few launches.
 _ROWS_AT_ONCE_CPU = 1 << 14
@@ -38,7 +40,7 @@ def forward(
     """See `ms_deform_attn`."""
     batch, _, heads, dim = value.shape
     queries = sampling_locations.shape[1]
-    table = _table(value, _sum_dtype(value, sampling_locations, attention_weights))
+    table = _table(value, sum_dtype(value, sampling_locations, attention_weights))
     corners = _corners(
         table, value, spatial_shapes, level_start_index, sampling_locations, attention_weights
     )
@@ -62,7 +64,7 @@ def backward(
     attention_weights: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """See `ms_deform_attn_backward`. As deterministic as `Tensor.index_add_` is."""
-    table = _table(value, _sum_dtype(value, sampling_locations, attention_weights))
+    table = _table(value, sum_dtype(value, sampling_locations, attention_weights))
     corners = _corners(
         table, value, spatial_shapes, level_start_index, sampling_locations, attention_weights
     )
@@ -85,10 +87,6 @@ def backward(
         grad_locations.to(sampling_locations.dtype),
         (dots * factors).sum(-1).to(attention_weights.dtype),
     )
-
-
-def _sum_dtype(*tensors: Tensor) -> torch.dtype:
-    return torch.float64 if any(t.dtype == torch.float64 for t in tensors) else torch.float32
 
 
 def _table(value: Tensor, dtype: torch.dtype) -> Tensor:

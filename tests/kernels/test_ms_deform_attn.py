@@ -81,7 +81,7 @@ def test_a_second_derivative_is_refused(make):
 @pytest.mark.parametrize("library", ["compiled", "torch"])
 def test_autocast_casts_nothing(make, library, monkeypatch):
     if library == "torch":
-        monkeypatch.setattr("turbo_physai.kernels.ops.ms_deform_attn._uses_cpu_library", no)
+        monkeypatch.setattr("turbo_physai.kernels.ops.ms_deform_attn.uses_cpu_library", no)
     inputs = make(requires_grad=True)
     half = make(requires_grad=True, dtype=torch.bfloat16, location_dtype=torch.float32)
     for one in (inputs, half):
