@@ -73,7 +73,7 @@ def grid_mask(
     grid = draw_grid(height, rotate=rotate, ratio=ratio)
     kept = kept_pixels(grid, height, width, use_h=use_h, use_w=use_w, device=x.device)
     if mode == 1:
-        kept = ~kept
+        kept.logical_not_()
     mask = kept.to(x.dtype)
     if not offset:
         return x * mask
@@ -114,23 +114,27 @@ def kept_pixels(
     canvas_height, canvas_width = int(1.5 * height), int(1.5 * width)
     rows = torch.arange(height, device=device)[:, None] + (canvas_height - height) // 2
     columns = torch.arange(width, device=device) + (canvas_width - width) // 2
-    inside = None
-    if grid.angle % 360:
+    turned = grid.angle % 360 != 0
+    if turned:
         rows, columns = _turned(grid.angle, canvas_height, canvas_width, rows, columns)
-        inside = (rows >= 0) & (rows < canvas_height) & (columns >= 0) & (columns < canvas_width)
-    kept = torch.ones(height, width, dtype=torch.bool, device=device)
-    if use_h:
-        kept = kept & ~_blank(rows, grid.first_row, grid, canvas_height)
-    if use_w:
-        kept = kept & ~_blank(columns, grid.first_column, grid, canvas_width)
-    return kept if inside is None else kept & inside
+    kept = _kept(rows, grid.first_row if use_h else None, grid, canvas_height) & _kept(
+        columns, grid.first_column if use_w else None, grid, canvas_width
+    )
+    if turned:
+        kept &= (rows >= 0) & (rows < canvas_height) & (columns >= 0) & (columns < canvas_width)
+    return kept
 
 
-def _blank(positions: Tensor, first: int, grid: Grid, canvas: int) -> Tensor:
-    """Whether a row or column lies in a stripe: one for each whole period of the canvas."""
+def _kept(positions: Tensor, first: int | None, grid: Grid, canvas: int) -> Tensor:
+    """Whether rows or columns lie in no stripe: there is one for each whole period of the canvas.
+
+    `first` is where the first one starts, None for no stripes.
+    """
+    if first is None:
+        return torch.ones_like(positions, dtype=torch.bool)
     since = positions - first
     striped = canvas // grid.period * grid.period
-    return (since >= 0) & (since < striped) & (since % grid.period < grid.stripe)
+    return (since < 0) | (since >= striped) | (since % grid.period >= grid.stripe)
 
 
 def _turned(
