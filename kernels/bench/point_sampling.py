@@ -39,9 +39,8 @@ def make_inputs(shape: Shape, dtype: torch.dtype, device: torch.device) -> tuple
     points = torch.rand(shape.batch, shape.heights, shape.queries, 3, generator=generator)
     matrices = torch.randn(shape.batch, shape.cameras, 4, 4, generator=generator)
     focal = shape.image[1] / 2
-    return points.to(device, dtype), (matrices * torch.tensor([[focal], [focal], [1], [1]])).to(
-        device
-    )
+    matrices *= torch.tensor([focal, focal, 1, 1])[:, None]
+    return points.to(device, dtype), matrices.to(device)
 
 
 def matmul_reference(
