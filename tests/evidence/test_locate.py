@@ -15,6 +15,9 @@ def tree(tmp_path, monkeypatch):
         "tp_pkg/deep/__init__.py": "",
         "tp_pkg/deep/leaf.py": "",
         "tp_space/leaf.py": "",
+        "tp_pkg/space/leaf.py": "",
+        "tp_pkg/space/pkg/__init__.py": "",
+        "tp_space/inner/leaf.py": "",
     }.items():
         file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -23,7 +26,18 @@ def tree(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("name", ["tp_pkg", "tp_pkg.mod", "tp_pkg.deep.leaf", "tp_space.leaf"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tp_pkg",
+        "tp_pkg.mod",
+        "tp_pkg.deep.leaf",
+        "tp_space.leaf",
+        "tp_space.inner.leaf",
+        "tp_pkg.space.leaf",
+        "tp_pkg.space.pkg",
+    ],
+)
 def test_a_module_is_found_and_nothing_imported(tree, name):
     spec = locate.locate(name)
     assert spec is not None
@@ -40,7 +54,8 @@ def test_what_is_not_there_is_not_found(tree, name):
 
 
 def test_a_namespace_package_is_told_apart(tree):
-    assert locate.kind(locate.locate("tp_space")) == "namespace"
+    for name in ("tp_space", "tp_space.inner", "tp_pkg.space"):
+        assert locate.kind(locate.locate(name)) == "namespace"
 
 
 def test_the_source_is_decoded_as_python_does(tree):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib.machinery
+import pkgutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -33,11 +34,25 @@ def locate(name: str) -> ModuleSpec | None:
     for finder in _static_finders():
         try:
             found: ModuleSpec | None = finder.find_spec(name, path)
+        except KeyError:
+            # PathFinder looks up a namespace package's parent among the modules that are loaded.
+            found = _namespace(name, path or ())
         except Exception:  # a broken finder breaks the import later, in its own words
             continue
         if found is not None:
             return found
     return None
+
+
+def _namespace(name: str, path: Iterable[str]) -> ModuleSpec | None:
+    """The spec of a namespace package, made as PathFinder makes it once the parent is loaded."""
+    found = ModuleSpec(name, None, is_package=True)
+    for finder in filter(None, map(pkgutil.get_importer, path)):
+        portion = finder.find_spec(name)
+        if portion is not None and portion.submodule_search_locations is not None:
+            assert found.submodule_search_locations is not None
+            found.submodule_search_locations += portion.submodule_search_locations
+    return found if found.submodule_search_locations else None
 
 
 def _search_path(package: str) -> list[str] | None:
