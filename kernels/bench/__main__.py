@@ -5,16 +5,21 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from .. import backends
-from . import harness, ms_deform_attn
+from . import grid_mask, harness, ms_deform_attn, point_sampling
 
 # Kineto, the profiler that counts the memory, announces itself on stderr at every use.
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 
-_OPERATORS = {"ms_deform_attn": ms_deform_attn}
+_OPERATORS: dict[str, Any] = {
+    "grid_mask": grid_mask,
+    "ms_deform_attn": ms_deform_attn,
+    "point_sampling": point_sampling,
+}
 _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
