@@ -10,15 +10,26 @@ from typing import Any
 import torch
 
 from .. import backends
-from . import grid_mask, harness, ms_deform_attn, point_sampling
+from . import (
+    grid_mask,
+    harness,
+    modulated_deform_conv2d,
+    ms_deform_attn,
+    point_sampling,
+    spatial_cross_attention,
+    temporal_self_attention,
+)
 
 # Kineto, the profiler that counts the memory, announces itself on stderr at every use.
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 
 _OPERATORS: dict[str, Any] = {
     "grid_mask": grid_mask,
+    "modulated_deform_conv2d": modulated_deform_conv2d,
     "ms_deform_attn": ms_deform_attn,
     "point_sampling": point_sampling,
+    "spatial_cross_attention": spatial_cross_attention,
+    "temporal_self_attention": temporal_self_attention,
 }
 _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
