@@ -13,13 +13,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ._deform_conv_geometry import Geometry, Pair, empty_out, sum_dtype
+from ._deform_conv_geometry import Geometry, Gradients, Pair, empty_out, sum_dtype
 
 # Of columns held at once. A GPU wants few launches.
-_BYTES_CPU = 4 << 20
+_BYTES_CPU = 2 << 20
 _BYTES = 256 << 20
-
-Gradients = tuple[Tensor, Tensor, Tensor | None, Tensor]
 
 
 class Samples(Protocol):

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 Pair = tuple[int, int]
+Gradients = tuple[Tensor, Tensor, Tensor | None, Tensor]
+"""Of input, offset, mask and weight."""
 
 
 class Geometry(NamedTuple):

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .. import _cpu_library
 from . import _deform_conv_columns as product
-from ._deform_conv_geometry import Geometry, Pair
+from ._deform_conv_geometry import Geometry, Gradients, Pair
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +42,7 @@ def backward(
     mask: Tensor | None,
     weight: Tensor,
     geometry: Geometry,
-) -> product.Gradients:
+) -> Gradients:
     """See `modulated_deform_conv2d_backward`."""
     return product.backward(_Samples, grad_out, input, offset, mask, weight, geometry)
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from . import _deform_conv_columns as product
-from ._deform_conv_geometry import Geometry, Pair
+from ._deform_conv_geometry import Geometry, Gradients, Pair
 
 
 def forward(
@@ -30,7 +30,7 @@ def backward(
     mask: Tensor | None,
     weight: Tensor,
     geometry: Geometry,
-) -> product.Gradients:
+) -> Gradients:
     """See `modulated_deform_conv2d_backward`. As deterministic as `Tensor.index_add_` is."""
     return product.backward(_Samples, grad_out, input, offset, mask, weight, geometry)
 
