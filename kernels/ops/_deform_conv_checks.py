@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
+from ._checks import FLOATS, check_dtype, check_rank
 from ._deform_conv_geometry import Geometry
 
-_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _MAX_PIXELS = 2**31 - 1
 
 
@@ -23,11 +22,9 @@ def check(
     given = {"input": input, "offset": offset, "mask": mask, "weight": weight, "bias": bias}
     tensors = {name: tensor for name, tensor in given.items() if tensor is not None}
     for name, tensor in tensors.items():
-        _check_dtype(name, tensor)
-    for name in ("input", "weight"):
-        if tensors[name].dim() != 4:
-            wanted = "(N, C, H, W)" if name == "input" else "(O, C / groups, kh, kw)"
-            raise ValueError(f"{name} must be {wanted}, not {tuple(tensors[name].shape)}")
+        check_dtype(name, tensor, FLOATS)
+    check_rank("input", input, "(N, C, H, W)")
+    check_rank("weight", weight, "(O, C / groups, kh, kw)")
     _check_geometry(input, weight, geometry)
     for name, expected in _shapes(input, weight, geometry).items():
         if name in tensors and tuple(tensors[name].shape) != expected:
@@ -42,18 +39,12 @@ def check(
 
 def check_grad(grad_out: Tensor, input: Tensor, weight: Tensor, geometry: Geometry) -> None:
     """The same for the gradient of the result; the others have been checked."""
-    _check_dtype("grad_out", grad_out)
+    check_dtype("grad_out", grad_out, FLOATS)
     expected = (input.shape[0], weight.shape[0], *geometry.out_size(input, weight))
     if tuple(grad_out.shape) != expected:
         raise ValueError(f"grad_out must be {expected}, not {tuple(grad_out.shape)}")
     if grad_out.device != input.device:
         raise RuntimeError(f"grad_out is on {grad_out.device}, input on {input.device}")
-
-
-def _check_dtype(name: str, tensor: Tensor) -> None:
-    if tensor.dtype not in _FLOATS:
-        names = ", ".join(str(dtype).removeprefix("torch.") for dtype in _FLOATS)
-        raise TypeError(f"{name} must be one of {names}, not {str(tensor.dtype)[6:]}")
 
 
 def _check_geometry(input: Tensor, weight: Tensor, geometry: Geometry) -> None:

@@ -13,7 +13,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ._deform_conv_geometry import Geometry, Gradients, Pair, empty_out, sum_dtype
+from ._deform_conv_geometry import Geometry, Gradients, Pair, empty_out
+from ._dispatch import sum_dtype
 
 # Of columns held at once. A GPU wants few launches.
 _BYTES_CPU = 2 << 20
@@ -132,7 +133,7 @@ class _Work:
         weight: Tensor,
         geometry: Geometry,
     ) -> None:
-        self.dtype = sum_dtype(input, offset, mask, weight)
+        self.dtype = sum_dtype(input, offset, weight, *(() if mask is None else (mask,)))
         self.geometry = geometry
         self._samples = samples
         self._input = input

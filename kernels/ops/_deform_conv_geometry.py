@@ -52,9 +52,3 @@ def empty_out(input: Tensor, weight: Tensor, geometry: Geometry) -> Tensor:
         device=input.device,
         memory_format=memory_format(input),
     )
-
-
-def sum_dtype(*tensors: Tensor | None) -> torch.dtype:
-    """float64 when one of them is, else float32."""
-    wide = any(t is not None and t.dtype == torch.float64 for t in tensors)
-    return torch.float64 if wide else torch.float32

@@ -14,10 +14,10 @@
 #include "_cpu.h"
 
 namespace turbo_physai {
-namespace deform_conv {
+namespace {
 
-constexpr int kRun = 64;           // pixels located together
-constexpr int64_t kChannels = 32;  // channels in a task of the backward pass
+constexpr int kRun = 64;             // pixels located together
+constexpr int64_t kMaxBlock = 1024;  // channels in a task of the backward pass
 
 // One image and a run of its output pixels, `first` to `first + pixels` in the order of rows.
 template <typename T>
@@ -26,7 +26,7 @@ struct Problem {
   const T* offset;  // (deform groups, taps, 2, plane), as (y, x)
   const T* mask;    // (deform groups, taps, plane), or null for ones
   int64_t channels, height, width, out_width, plane, kernel_h, kernel_w, stride_h, stride_w, pad_h,
-      pad_w, dilation_h, dilation_w, groups, deform_groups, first, pixels, threads;
+      pad_w, dilation_h, dilation_w, groups, deform_groups, block, first, pixels, threads;
 
   int64_t taps() const { return kernel_h * kernel_w; }
   int64_t group_channels() const { return channels / groups; }
@@ -51,7 +51,7 @@ std::vector<Piece> pieces(const Problem<T>& op, int64_t begin, int64_t end) {
   return all;
 }
 
-}  // namespace deform_conv
+}  // namespace
 }  // namespace turbo_physai
 
 #define TARGET_INCLUDE "modulated_deform_conv2d.cpp"
@@ -60,8 +60,8 @@ std::vector<Piece> pieces(const Problem<T>& op, int64_t begin, int64_t end) {
 #endif
 
 namespace turbo_physai {
-namespace deform_conv {
 namespace TARGET {
+namespace {
 
 #include "_simd.h"
 
@@ -255,21 +255,21 @@ INLINE void finish(const Problem<T>& op, const Run<T>& run, T* share) {
   }
 }
 
-// `inout` holds the gradients of the columns, then the columns. `shares` is (blocks of a deform
-// group, deform groups, taps, 3, pixels).
+// `inout` holds the gradients of the columns, then the columns. `shares` is (blocks of op.block
+// channels in a deform group, deform groups, taps, 3, pixels).
 template <typename T>
 void columns_backward(const Problem<T>& op, T* inout, T* grad_image, T* shares) {
   const int64_t size = op.deform_channels(), taps = op.taps();
-  const int64_t blocks = (size + kChannels - 1) / kChannels;
+  const int64_t blocks = (size + op.block - 1) / op.block;
   const intptr_t to_grad = distance(op.image, static_cast<const T*>(grad_image));
-  alignas(64) const T zeros[kChannels] = {};
+  alignas(64) const T zeros[kMaxBlock] = {};
   parallel(op.deform_groups * blocks, op.threads, [&](Tasks& tasks) {
-    alignas(64) T outside[kChannels] = {};  // takes what the corners outside would get
+    alignas(64) T outside[kMaxBlock] = {};  // takes what the corners outside would get
     Run<T> run;
     for (int64_t task; tasks.next(task);) {
       const int64_t group = task / blocks, block = task % blocks;
-      const int64_t begin = group * size + block * kChannels;
-      const auto parts = pieces(op, begin, std::min(begin + kChannels, (group + 1) * size));
+      const int64_t begin = group * size + block * op.block;
+      const auto parts = pieces(op, begin, std::min(begin + op.block, (group + 1) * size));
       for (int64_t first = 0; first < op.pixels; first += kRun) {
         run.start(op, first);
         for (int64_t tap = 0; tap < taps; ++tap) {
@@ -289,29 +289,25 @@ void columns_backward(const Problem<T>& op, T* inout, T* grad_image, T* shares) 
   });
 }
 
+}  // namespace
 }  // namespace TARGET
-}  // namespace deform_conv
 }  // namespace turbo_physai
 
 #if defined(TARGET_LAST)
 
 using namespace turbo_physai;
-using namespace turbo_physai::deform_conv;
-
-// Channels of a task of the backward pass: (deform channels / this, rounded up) blocks of shares.
-EXPORT int64_t modulated_deform_conv2d_block() { return kChannels; }
 
 // `out` and `shares` may hold anything on entry; grad_image is added to.
 #define SIZES                                                                                    \
   int64_t channels, int64_t height, int64_t width, int64_t out_width, int64_t plane,             \
       int64_t kernel_h, int64_t kernel_w, int64_t stride_h, int64_t stride_w, int64_t pad_h,     \
       int64_t pad_w, int64_t dilation_h, int64_t dilation_w, int64_t groups,                     \
-      int64_t deform_groups, int64_t first, int64_t pixels, int64_t threads
+      int64_t deform_groups, int64_t block, int64_t first, int64_t pixels, int64_t threads
 #define PROBLEM(T)                                                                               \
   const Problem<T> op{image,      offset,     mask,     channels, height,  width,                \
                       out_width,  plane,      kernel_h, kernel_w, stride_h, stride_w,            \
                       pad_h,      pad_w,      dilation_h, dilation_w, groups, deform_groups,     \
-                      first,      pixels,     threads};
+                      block,      first,      pixels,   threads};
 
 #define DEFINE(T, SUFFIX)                                                                        \
   EXPORT void modulated_deform_conv2d_columns_##SUFFIX(const T* image, const T* offset,          \

@@ -18,19 +18,16 @@ Autocast casts nothing here: dtypes may be mixed, so a 16-bit input goes with ex
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .. import _cpu_library
-from .._backends import triton_why_not
 from . import modulated_deform_conv2d_cpu, modulated_deform_conv2d_torch
 from ._deform_conv_checks import check, check_grad
-from ._deform_conv_geometry import Geometry, empty_out, sum_dtype
+from ._deform_conv_geometry import Geometry, empty_out
+from ._dispatch import sum_dtype, uses_cpu_library, uses_triton
 
 
 def modulated_deform_conv2d(
@@ -148,11 +145,11 @@ def _forward(
         out = empty_out(input, weight, geometry)
         return out.zero_() if bias is None else out.copy_(bias.view(-1, 1, 1))
     tensors = (input, offset, mask, weight, bias)
-    if _uses_triton(*tensors):
+    if uses_triton(*_given(*tensors)):
         from . import modulated_deform_conv2d_triton
 
         return modulated_deform_conv2d_triton.forward(*tensors, geometry)
-    if _uses_cpu_library(input):
+    if uses_cpu_library("modulated_deform_conv2d", input):
         return modulated_deform_conv2d_cpu.forward(*tensors, geometry)
     return modulated_deform_conv2d_torch.forward(*tensors, geometry)
 
@@ -177,11 +174,11 @@ def _backward(
     tensors = (grad_out, input, offset, mask, weight)
     if input.numel() == 0:
         return _no_mask_as_empty([_zeros(t) for t in tensors[1:]], input)
-    if _uses_triton(*tensors) and not torch.are_deterministic_algorithms_enabled():
+    if uses_triton(*_given(*tensors)) and not torch.are_deterministic_algorithms_enabled():
         from . import modulated_deform_conv2d_triton
 
         grads = modulated_deform_conv2d_triton.backward(*tensors, geometry)
-    elif _uses_cpu_library(input):
+    elif uses_cpu_library("modulated_deform_conv2d", input):
         grads = modulated_deform_conv2d_cpu.backward(*tensors, geometry)
     else:
         grads = modulated_deform_conv2d_torch.backward(*tensors, geometry)
@@ -239,7 +236,7 @@ def _differentiate(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
     )
     grad_bias = None
     if ctx.bias_dtype is not None:
-        sums = sum_dtype(grad_out, input, offset, mask, weight)
+        sums = sum_dtype(*_given(grad_out, input, offset, mask, weight))
         grad_bias = grad_out.sum((0, 2, 3), dtype=sums).to(ctx.bias_dtype)
     return (
         grad_input,
@@ -273,6 +270,10 @@ def _geometry(
     return Geometry(pairs[0], pairs[1], pairs[2], groups, deform_groups)
 
 
+def _given(*tensors: Tensor | None) -> list[Tensor]:
+    return [tensor for tensor in tensors if tensor is not None]
+
+
 def _zeros(tensor: Tensor | None) -> Tensor | None:
     return None if tensor is None else torch.zeros_like(tensor)
 
@@ -283,27 +284,3 @@ def _no_mask_as_empty(
     """What a registered operator may return: a tensor also where there is no mask."""
     one, two, three, four = (input.new_empty(0) if grad is None else grad for grad in grads)
     return one, two, three, four
-
-
-def _uses_triton(*tensors: Tensor | None) -> bool:
-    given = [tensor for tensor in tensors if tensor is not None]
-    if not given[0].is_cuda or any(tensor.dtype == torch.float64 for tensor in given):
-        return False
-    return triton_why_not() is None
-
-
-def _uses_cpu_library(input: Tensor) -> bool:
-    if input.device.type != "cpu":
-        return False
-    if _cpu_library.library() is None:
-        _warn_of_slow_cpu()
-        return False
-    return True
-
-
-@cache
-def _warn_of_slow_cpu() -> None:
-    warnings.warn(
-        f"modulated_deform_conv2d runs on PyTorch's own operators: {_cpu_library.why_not()}",
-        stacklevel=3,
-    )
