@@ -32,8 +32,9 @@ def test_compiled_kernels_agree_with_autograd() -> None:
 
 
 def _run_checks(part: str, **environment: str) -> None:
+    options = ["-q", "-p", "no:cacheprovider", "-o", f"pythonpath={CHECKS.parent}", "-m", part]
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", part, str(CHECKS)],
+        [sys.executable, "-m", "pytest", *options, str(CHECKS)],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,

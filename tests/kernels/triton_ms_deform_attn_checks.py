@@ -1,47 +1,27 @@
 """What the Triton kernels of ms_deform_attn compute, against autograd in float64.
 
-Runs in a process of its own, because Triton decides when it is imported whether it interprets
-(TRITON_INTERPRET=1, on the CPU) or compiles: `test_ms_deform_attn_triton.py` starts it.
+`test_ms_deform_attn_triton.py` starts it (see `triton_checks`).
 """
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from triton_checks import DEVICE, FOUR, ONE, TWO, close, levels_of, poisoned, sample
 from turbo_physai.kernels.ops import ms_deform_attn_triton as op
 
-DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
-ONE, TWO, FOUR = ((5, 7),), ((4, 6), (2, 3)), ((6, 9), (3, 5), (2, 2), (1, 3))
+__all__ = ["poisoned"]
 
 
 def reference(
     value: Tensor, shapes: Tensor, starts: Tensor, locations: Tensor, weights: Tensor
 ) -> Tensor:
-    """The definition, corner by corner."""
-    batch, _, heads, dim = value.shape
-    queries = locations.shape[1]
-    item = torch.arange(batch, device=value.device)[:, None, None, None]
-    head = torch.arange(heads, device=value.device)[:, None]
-    out = value.new_zeros(batch, queries, heads, dim)
-    for level, (height, width) in enumerate(shapes.tolist()):
-        x = locations[..., level, :, 0] * width - 0.5
-        y = locations[..., level, :, 1] * height - 0.5
-        touches = (x > -1) & (x < width) & (y > -1) & (y < height)
-        x, y = x.where(touches, 0), y.where(touches, 0)
-        for right in (0, 1):
-            for below in (0, 1):
-                column, line = x.floor().long() + right, y.floor().long() + below
-                fx, fy = x - x.floor(), y - y.floor()
-                factor = (fx if right else 1 - fx) * (fy if below else 1 - fy)
-                inside = (column >= 0) & (column < width) & (line >= 0) & (line < height) & touches
-                key = (starts[level] + line * width + column).where(inside, 0)
-                share = (weights[..., level, :] * factor).where(inside, 0)
-                out = out + (share[..., None] * value[item, key, head]).sum(-2)
-    return out.flatten(2)
+    """The definition."""
+    pixels = locations * shapes.flip(1)[:, None] - 0.5
+    return sample(value, shapes, starts, pixels, weights)
 
 
 def make(
@@ -57,15 +37,13 @@ def make(
     location_dtype: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Fresh inputs; locations lie up to `reach` outside of the levels (negative: inside)."""
-    shapes = torch.tensor(levels)
-    sizes = shapes.prod(1)
-    starts = sizes.cumsum(0) - sizes
+    shapes, starts, keys = levels_of(levels)
     samples = (batch, queries, heads, len(levels), points)
     other = location_dtype or dtype
     return (
-        torch.randn(batch, int(sizes.sum()), heads, dim).to(DEVICE, dtype),
-        shapes.to(DEVICE),
-        starts.to(DEVICE),
+        torch.randn(batch, keys, heads, dim).to(DEVICE, dtype),
+        shapes,
+        starts,
         (torch.rand(*samples, 2) * (1 + 2 * reach) - reach).to(DEVICE, other),
         torch.rand(samples).to(DEVICE, other),
     )
@@ -87,31 +65,6 @@ def check(inputs: tuple[Tensor, ...], *, deterministic: bool = False) -> None:
     ):
         assert grad.shape == tensor.shape
         close(grad, expected_grad, tensor.dtype)
-
-
-def close(actual: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
-    """Sums are float32: beside the result's own rounding, that of their largest terms."""
-    assert actual.dtype == dtype
-    eps = torch.finfo(dtype).eps
-    scale = float(expected.detach().abs().max()) if expected.numel() else 0.0
-    torch.testing.assert_close(
-        actual.double(), expected.detach(), rtol=2 * eps, atol=2e-6 * scale + 1e-7
-    )
-
-
-@pytest.fixture(autouse=True)
-def _poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fresh memory is NaN: what a kernel does not write is seen."""
-
-    def poison(allocate: Any) -> Any:
-        def allocate_nan(*args: Any, **kwargs: Any) -> Tensor:
-            tensor: Tensor = allocate(*args, **kwargs)
-            return tensor.fill_(float("nan")) if tensor.is_floating_point() else tensor
-
-        return allocate_nan
-
-    for name in ("empty", "empty_like"):
-        monkeypatch.setattr(torch, name, poison(getattr(torch, name)))
 
 
 @pytest.mark.parametrize("deterministic", [False, True])
@@ -139,6 +92,19 @@ def test_a_border_that_is_infinite_does_not_reach_samples_outside() -> None:
     inputs[0].fill_(float("inf"))
     inputs[3].fill_(1.5)
     assert not op.forward(*inputs).any()
+
+
+def test_a_weight_of_nan_shows_and_reads_and_adds_nothing_outside(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    inputs = make(levels=((4, 4),), points=1, queries=8, heads=1)
+    inputs[3].fill_(-1.0)
+    inputs[4].fill_(float("nan"))
+    room = torch.zeros(3, 16, 8, device=DEVICE)
+    monkeypatch.setattr(torch, "zeros", lambda *_, **__: room[1:2].unsqueeze(2))
+    assert op.forward(*inputs).isnan().all()
+    op.backward(torch.ones(1, 8, 8, device=DEVICE), *inputs)
+    assert not room.any()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,461 @@
+"""`spatial_cross_attention` in Triton, for CUDA devices.
+
+A program owns a block of queries of one head of one batch item and loops over the cameras that see
+one of them: softmax is computed once, sums stay in registers and are written once. Which cameras
+those are is a bit mask, so that no loop reads visibility. Nothing is read on the host.
+"""
+
+# mypy: disable-error-code="import-untyped,no-untyped-def,untyped-decorator"
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from . import _triton_launch as launch
+from . import _triton_sums as pixel_sums
+from ._triton_attention import (
+    attention_steps,
+    program_rows,
+    softmax_chunk,
+    softmax_statistics,
+    softmax_weight,
+    store_logit_gradients,
+    weight_gradients,
+)
+from ._triton_launch import Size
+from ._triton_sampling import add_sample, add_sample_gradient, pack, pair_pointer, unpack
+from ._triton_visibility import camera_groups, count_seeing, first_bit, masks, seeing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+NAME = "spatial_cross_attention"
+
+
+def forward(
+    value: Tensor,
+    spatial_shapes: Tensor,
+    level_start_index: Tensor,
+    offsets: Tensor,
+    logits: Tensor,
+    reference_points_cam: Tensor,
+    visibility: Tensor,
+    first_item_visibility: bool,
+) -> Tensor:
+    """See `spatial_cross_attention`; the floating-point dtypes are `_triton_launch.DTYPES`."""
+    inputs = _Inputs(
+        value,
+        spatial_shapes,
+        level_start_index,
+        offsets,
+        logits,
+        reference_points_cam,
+        visibility,
+    )
+    return _forward(inputs, first_item_visibility, None)
+
+
+def backward(
+    grad_out: Tensor,
+    value: Tensor,
+    spatial_shapes: Tensor,
+    level_start_index: Tensor,
+    offsets: Tensor,
+    logits: Tensor,
+    reference_points_cam: Tensor,
+    visibility: Tensor,
+    first_item_visibility: bool,
+    *,
+    deterministic: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """See `spatial_cross_attention_backward`.
+
+    Args:
+        deterministic: give the same bits at every call. The gradient of `value` is summed in an
+            order that changes from call to call; in 64-bit integers, at twice the memory, order
+            does not matter. A step is the largest gradient times Q * L * P / 2**60 or less. The
+            other gradients have one order always.
+    """
+    inputs = _Inputs(
+        value,
+        spatial_shapes,
+        level_start_index,
+        offsets,
+        logits,
+        reference_points_cam,
+        visibility,
+    )
+    return _backward(grad_out, inputs, first_item_visibility, deterministic, None)
+
+
+def tune(
+    value: Tensor,
+    spatial_shapes: Tensor,
+    level_start_index: Tensor,
+    offsets: Tensor,
+    logits: Tensor,
+    reference_points_cam: Tensor,
+    visibility: Tensor,
+    path: Path | None = None,
+) -> dict[str, dict[Size, float]]:
+    """Measure program sizes on these inputs' GPU and save the fastest for later processes.
+
+    Args:
+        path: the file to update; by default the one that is read (see `_triton_launch`).
+
+    Returns:
+        Milliseconds by size, for "forward" and for "backward".
+
+    Raises:
+        RuntimeError: the inputs are not on a CUDA device.
+    """
+    inputs = _Inputs(
+        value,
+        spatial_shapes,
+        level_start_index,
+        offsets,
+        logits,
+        reference_points_cam,
+        visibility,
+    )
+    grad_out = value.new_ones(offsets.shape[0], offsets.shape[1], value.shape[3] * value.shape[4])
+    runs: dict[str, Callable[[Size], object]] = {
+        "forward": lambda size: _forward(inputs, False, size),
+        "backward": lambda size: _backward(grad_out, inputs, False, False, size),
+    }
+    return launch.tune_operator(NAME, value, runs, path)
+
+
+def size_for(kernel: str, value: Tensor) -> Size:
+    """The size that "forward" or "backward" runs with: a measured one, else the built-in one."""
+    return launch.size_for(NAME, kernel, value)
+
+
+class _Inputs(NamedTuple):
+    value: Tensor
+    spatial_shapes: Tensor
+    level_start_index: Tensor
+    offsets: Tensor
+    logits: Tensor
+    reference_points_cam: Tensor
+    visibility: Tensor
+
+    def prepared(self) -> _Inputs:
+        """As the kernels address them: contiguous, pairs aligned, no booleans."""
+        visibility = self.visibility.contiguous()
+        return _Inputs(
+            self.value.contiguous(),
+            self.spatial_shapes.contiguous(),
+            self.level_start_index.contiguous(),
+            launch.aligned_pairs(self.offsets),
+            self.logits.contiguous(),
+            launch.aligned_pairs(self.reference_points_cam),
+            visibility.view(torch.uint8) if visibility.dtype == torch.bool else visibility,
+        )
+
+    def sizes(self) -> tuple[int, ...]:
+        """What the kernels take as arguments, from `cameras` to `heights`."""
+        _, cameras, keys, _, _ = self.value.shape
+        batch, queries, _, levels, points, _ = self.offsets.shape
+        return cameras, batch, keys, queries, levels, points, self.visibility.shape[3]
+
+    def constants(self, size: Size, first_item_visibility: bool) -> dict[str, int | bool]:
+        """What the kernels are compiled for."""
+        heights = self.visibility.shape[3]
+        groups, cameras = camera_groups(self.value.shape[1], heights)
+        return {
+            "FIRST_ITEM": first_item_visibility,
+            "GROUPS": groups,
+            "CAMERAS": cameras,
+            "HEIGHTS": triton.next_power_of_2(heights),
+            "CHUNK": softmax_chunk(self.logits.shape[3]),
+            "HEADS": self.value.shape[3],
+            "DIM": self.value.shape[4],
+            "LANES": triton.next_power_of_2(self.value.shape[4]),
+            "ROWS": size.rows,
+        }
+
+
+def _forward(inputs: _Inputs, first_item_visibility: bool, size: Size | None) -> Tensor:
+    value, _, _, offsets, logits, references, _ = inputs
+    launch.check_dtypes(value, offsets, logits, references)
+    batch, queries, heads = offsets.shape[:3]
+    shape = (batch, queries, heads * value.shape[4])
+    out = torch.empty(shape, dtype=value.dtype, device=value.device)
+    if out.numel() == 0:
+        return out
+    size = size or size_for("forward", value)
+    with launch.device_of(value):
+        _forward_kernel[(batch * heads * triton.cdiv(queries, size.rows),)](
+            out,
+            *inputs.prepared(),
+            *inputs.sizes(),
+            **inputs.constants(size, first_item_visibility),
+            **size.options(),
+        )
+    return out
+
+
+def _backward(
+    grad_out: Tensor,
+    inputs: _Inputs,
+    first_item_visibility: bool,
+    deterministic: bool,
+    size: Size | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    value, _, _, offsets, logits, references, _ = inputs
+    launch.check_dtypes(grad_out, value, offsets, logits, references)
+    batch, queries, heads = offsets.shape[:3]
+    size = size or size_for("backward", value)
+    steps = None
+    if deterministic and grad_out.numel() and logits.numel():
+        steps = attention_steps(grad_out, logits)
+        size = launch.deterministic_size(size)
+    constants = inputs.constants(size, first_item_visibility)
+    if constants["GROUPS"] > 1:
+        # Groups of cameras add up in the gradients' memory: 16 bits would round after each group.
+        inputs = inputs._replace(offsets=offsets.float(), logits=logits.float())
+    prepared = inputs.prepared()
+    sums = pixel_sums.zeros(value, deterministic)
+    grad_offsets = torch.empty_like(prepared.offsets)
+    grad_logits = torch.empty_like(prepared.logits)
+    if grad_out.numel() and logits.numel():
+        with launch.device_of(value):
+            _backward_kernel[(batch * heads * triton.cdiv(queries, size.rows),)](
+                sums,
+                grad_offsets,
+                grad_logits,
+                weight_gradients(grad_logits),
+                grad_out.contiguous(),
+                steps,
+                *prepared,
+                *inputs.sizes(),
+                **constants,
+                **size.options(),
+            )
+    grad_value = pixel_sums.gradient(sums, steps, value.dtype)
+    return grad_value, grad_offsets.to(offsets.dtype), grad_logits.to(logits.dtype)
+
+
+_SIZES = ["cameras", "batch", "keys", "queries", "levels", "points", "heights"]
+
+
+@triton.jit(do_not_specialize=_SIZES)
+def _forward_kernel(
+    out_ptr,
+    value_ptr,
+    shapes_ptr,
+    starts_ptr,
+    offsets_ptr,
+    logits_ptr,
+    references_ptr,
+    visibility_ptr,
+    cameras,
+    batch,
+    keys,
+    queries,
+    levels,
+    points,
+    heights,
+    FIRST_ITEM: tl.constexpr,
+    GROUPS: tl.constexpr,
+    CAMERAS: tl.constexpr,
+    HEIGHTS: tl.constexpr,
+    CHUNK: tl.constexpr,
+    HEADS: tl.constexpr,
+    DIM: tl.constexpr,
+    LANES: tl.constexpr,
+    ROWS: tl.constexpr,
+):
+    """Out: (B, Q, H, D). LANES is DIM rounded up to a power of two."""
+    KEY: tl.constexpr = HEADS * DIM
+    item, head, first_query, query, live = program_rows(queries, HEADS, ROWS)
+    first_row = (item * queries + first_query) * HEADS + head
+    lane = tl.arange(0, LANES)[None, :]
+    used = lane < DIM
+
+    samples = levels * points
+    offsets = pair_pointer(offsets_ptr) + first_row * samples
+    logits = logits_ptr + first_row * samples
+    first_sample = query * (HEADS * samples)
+    maximum, log2_sum = softmax_statistics(logits + first_sample, samples, ROWS, CHUNK)
+    stride = batch.to(tl.int64) * queries * heights  # from camera to camera
+    visibility = visibility_ptr + first_query.to(tl.int64) * heights
+    item_visibility = visibility + item * queries * heights
+    count = count_seeing(item_visibility, stride, query, cameras, heights, GROUPS, CAMERAS, HEIGHTS)
+    # Divides every weight by the count.
+    log2_sum += tl.log2(count)
+    if not FIRST_ITEM:
+        visibility = item_visibility
+    total = tl.zeros((ROWS, LANES), tl.float32)
+    for group in range(GROUPS):
+        first = group * CAMERAS
+        flags = seeing(visibility, stride, query, first, cameras, heights, CAMERAS, HEIGHTS)
+        row_mask, mask = masks(flags, CAMERAS)
+        while mask != 0:
+            bit = first_bit(mask)
+            mask &= mask - 1
+            seen = ((row_mask >> bit) & 1) != 0
+            camera = (first + bit).to(tl.int64)
+            first_pixel = value_ptr + ((item * cameras + camera) * keys * KEY + head * DIM) + lane
+            references = pair_pointer(references_ptr) + camera * stride
+            references += (item * queries + first_query) * heights
+            sample = first_sample
+            for level in range(levels):
+                height = tl.load(shapes_ptr + 2 * level).to(tl.int32)
+                width = tl.load(shapes_ptr + 2 * level + 1).to(tl.int32)
+                level_pixel = first_pixel + tl.load(starts_ptr + level).to(tl.int64) * KEY
+                pillar = 0
+                for _ in range(points):
+                    reference = tl.load(references + (query * heights + pillar))
+                    reference_x, reference_y = unpack(reference, references_ptr.dtype.element_ty)
+                    offset = tl.load(offsets + sample)
+                    offset_x, offset_y = unpack(offset, offsets_ptr.dtype.element_ty)
+                    weight = softmax_weight(tl.load(logits + sample), maximum, log2_sum)
+                    # What the camera does not see is outside of every level.
+                    x = tl.where(seen, reference_x * width + (offset_x - 0.5), -2.0)
+                    y = reference_y * height + (offset_y - 0.5)
+                    total = add_sample(total, level_pixel, x, y, weight, width, height, KEY, used)
+                    pillar = tl.where(pillar + 1 < heights, pillar + 1, 0)
+                    sample += 1
+    out = out_ptr + first_row * DIM + query[:, None] * KEY + lane
+    tl.store(out, total.to(out_ptr.dtype.element_ty), live[:, None] & used)
+
+
+@triton.jit(do_not_specialize=_SIZES)
+def _backward_kernel(
+    grad_value_ptr,
+    grad_offsets_ptr,
+    grad_logits_ptr,
+    grad_weights_ptr,
+    grad_out_ptr,
+    steps_ptr,
+    value_ptr,
+    shapes_ptr,
+    starts_ptr,
+    offsets_ptr,
+    logits_ptr,
+    references_ptr,
+    visibility_ptr,
+    cameras,
+    batch,
+    keys,
+    queries,
+    levels,
+    points,
+    heights,
+    FIRST_ITEM: tl.constexpr,
+    GROUPS: tl.constexpr,
+    CAMERAS: tl.constexpr,
+    HEIGHTS: tl.constexpr,
+    CHUNK: tl.constexpr,
+    HEADS: tl.constexpr,
+    DIM: tl.constexpr,
+    LANES: tl.constexpr,
+    ROWS: tl.constexpr,
+):
+    """Adds to grad_value, float32, or int64 in steps of 1 / steps when `steps_ptr` is given.
+
+    Stores the other gradients, and uses grad_weights (B, Q, H, L * P) float32, grad_logits itself
+    where that is float32. Cameras are in the inner loop: their sums for a sample stay in registers.
+    """
+    KEY: tl.constexpr = HEADS * DIM
+    item, head, first_query, query, live = program_rows(queries, HEADS, ROWS)
+    first_row = (item * queries + first_query) * HEADS + head
+    # In fours also where eight 16-bit values would fit one load: additions to float32 come in
+    # fours, and numbers that change threads in between go through shared memory.
+    lane = tl.max_contiguous(tl.arange(0, LANES), 4)[None, :]
+    used = lane < DIM
+
+    samples = levels * points
+    offsets = pair_pointer(offsets_ptr) + first_row * samples
+    grad_offsets = pair_pointer(grad_offsets_ptr) + first_row * samples
+    logits = logits_ptr + first_row * samples
+    grad_weights = grad_weights_ptr + first_row * samples
+    first_sample = query * (HEADS * samples)
+    maximum, log2_sum = softmax_statistics(logits + first_sample, samples, ROWS, CHUNK)
+    stride = batch.to(tl.int64) * queries * heights  # from camera to camera
+    visibility = visibility_ptr + first_query.to(tl.int64) * heights
+    item_visibility = visibility + item * queries * heights
+    references = pair_pointer(references_ptr) + (item * queries + first_query) * heights
+    count = count_seeing(item_visibility, stride, query, cameras, heights, GROUPS, CAMERAS, HEIGHTS)
+    grad_out = grad_out_ptr + first_row * DIM + query[:, None] * KEY + lane
+    grad = tl.load(grad_out, used, other=0).to(tl.float32)
+    grad /= count[:, None]
+    steps = 1.0 if steps_ptr is None else tl.load(steps_ptr)
+    if not FIRST_ITEM:
+        visibility = item_visibility
+    mean = tl.zeros((ROWS,), tl.float32)  # over the weights, of their gradients
+    for group in range(GROUPS):
+        first = group * CAMERAS
+        flags = seeing(visibility, stride, query, first, cameras, heights, CAMERAS, HEIGHTS)
+        row_mask, mask = masks(flags, CAMERAS)
+        row_mask = tl.where(live, row_mask, 0)
+        mean = tl.zeros((ROWS,), tl.float32)
+        sample = first_sample
+        for level in range(levels):
+            height = tl.load(shapes_ptr + 2 * level).to(tl.int32)
+            width = tl.load(shapes_ptr + 2 * level + 1).to(tl.int32)
+            level_pixel = tl.load(starts_ptr + level).to(tl.int64) * KEY + head * DIM + lane
+            pillar = 0
+            for _ in range(points):
+                offset = tl.load(offsets + sample)
+                offset_x, offset_y = unpack(offset, offsets_ptr.dtype.element_ty)
+                weight = softmax_weight(tl.load(logits + sample), maximum, log2_sum)
+                earlier = live & (group > 0)
+                grad_weight = tl.load(grad_weights + sample, earlier, other=0.0)
+                pair = tl.load(grad_offsets + sample, earlier, other=0)
+                grad_x, grad_y = unpack(pair, grad_offsets_ptr.dtype.element_ty)
+                rest = mask
+                while rest != 0:
+                    bit = first_bit(rest)
+                    rest &= rest - 1
+                    seen = ((row_mask >> bit) & 1) != 0
+                    camera = (first + bit).to(tl.int64)
+                    reference = tl.load(references + camera * stride + (query * heights + pillar))
+                    reference_x, reference_y = unpack(reference, references_ptr.dtype.element_ty)
+                    # What the camera does not see is outside of every level.
+                    x = tl.where(seen, reference_x * width + (offset_x - 0.5), -2.0)
+                    y = reference_y * height + (offset_y - 0.5)
+                    of_weight, of_x, of_y = add_sample_gradient(
+                        grad_value_ptr,
+                        value_ptr,
+                        level_pixel + (item * cameras + camera) * keys * KEY,
+                        x,
+                        y,
+                        weight,
+                        width,
+                        height,
+                        grad,
+                        steps,
+                        KEY,
+                        used,
+                    )
+                    grad_weight += of_weight
+                    grad_x += weight * of_x
+                    grad_y += weight * of_y
+                mean += weight * grad_weight
+                tl.store(grad_weights + sample, grad_weight, live)
+                pair = pack(grad_x, grad_y, grad_offsets_ptr.dtype.element_ty)
+                tl.store(grad_offsets + sample, pair, live)
+                pillar = tl.where(pillar + 1 < heights, pillar + 1, 0)
+                sample += 1
+        if GROUPS > 1:
+            tl.debug_barrier()  # the next group reads what other threads have stored
+    store_logit_gradients(
+        grad_logits_ptr + first_row * samples + first_sample,
+        grad_weights + first_sample,
+        logits + first_sample,
+        maximum,
+        log2_sum,
+        mean,
+        live,
+        samples,
+        CHUNK,
+    )

@@ -1,0 +1,62 @@
+"""The Triton kernels of temporal_self_attention, interpreted, and on a GPU if there is one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+if sys.platform != "linux":
+    pytest.skip("Triton runs on Linux", allow_module_level=True)
+
+from turbo_physai.kernels.ops import _triton_launch as launch
+from turbo_physai.kernels.ops import temporal_self_attention_triton as op
+from turbo_physai.kernels.ops._triton_launch import Size
+
+CHECKS = Path(__file__).with_name("triton_temporal_self_attention_checks.py")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["not slow", "slow"])
+def test_interpreted_kernels_agree_with_autograd(part: str) -> None:
+    _run_checks(part, TRITON_INTERPRET="1")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_compiled_kernels_agree_with_autograd() -> None:
+    _run_checks("slow or not slow", TRITON_INTERPRET="0")
+
+
+def _run_checks(part: str, **environment: str) -> None:
+    options = ["-q", "-p", "no:cacheprovider", "-o", f"pythonpath={CHECKS.parent}", "-m", part]
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, str(CHECKS)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_a_saved_size_is_used_instead_of_the_built_in_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "sizes.json"
+    monkeypatch.setenv(launch.VARIABLE, str(path))
+    value = torch.zeros(1, 1, 1, 32)
+    saved = Size(rows=64, warps=8, registers=None)
+    launch.save(path, {"temporal_self_attention_forward/cpu/float32/32": saved})
+    assert op.size_for("forward", value) == saved
+    assert op.size_for("backward", value) == launch.default_size("backward", 32)
+    assert op.size_for("forward", value.half()) == launch.default_size("forward", 32)
+
+
+def test_tuning_needs_a_gpu() -> None:
+    value = torch.zeros(1, 1, 1, 4)
+    with pytest.raises(RuntimeError, match="measured on a CUDA device, not on cpu"):
+        op.tune(value, value, value, value, value, value)
