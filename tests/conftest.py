@@ -17,6 +17,15 @@ ROOT = Path(__file__).parent.parent
 # pytest --hypothesis-profile=long
 hypothesis.settings.register_profile("long", max_examples=5000, deadline=None)
 
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--bevformer-repo",
+        metavar="PATH",
+        help="a checkout of the official BEVFormer repository, for the tests marked upstream",
+    )
+
+
 PRELUDE = """\
 import importlib, json, os, sys, turbo_physai
 from turbo_physai import *
