@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import pytest
@@ -24,6 +28,21 @@ class Inputs(NamedTuple):
 def _fresh_numbers() -> None:
     """Other numbers in every run; the seed shows with a failure."""
     print("torch.manual_seed", torch.seed())
+
+
+@pytest.fixture
+def deform_conv() -> ModuleType:
+    """Inputs of modulated_deform_conv2d, and its definition: `deform_conv_case.py`."""
+    return _deform_conv_case()
+
+
+@cache
+def _deform_conv_case() -> ModuleType:
+    file = Path(__file__).with_name("deform_conv_case.py")
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture
