@@ -78,6 +78,7 @@ def look(*names, source=SOURCE):
         (["Model", "size"], "property", 36),
         (["Model", "static"], "staticmethod", 42),
         (["Model", "cached"], "cached_property", 45),
+        (["Decorated", "method"], "method", 50),
     ],
 )
 def test_a_definition_has_a_kind_and_a_first_line(names, kind, line):
@@ -114,7 +115,7 @@ def test_a_relative_import_of_a_package_starts_at_the_package():
         (["overruled"], "conditionally"),
         (["value"], "assigned in line 30"),
         (["Model", "missing"], "inherited"),
-        (["Decorated", "method"], "decorated"),
+        (["Decorated", "missing"], "from a decorator of Decorated"),
         (["beyond"], "beyond the top package"),
         (["thing", "method"], "imported from pkg.far"),
     ],

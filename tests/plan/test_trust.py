@@ -93,7 +93,7 @@ def test_the_examples_config_is_made_from_its_recipe_and_its_code():
     assert (folder / "optimization.yaml").read_text() == made
 
 
-@pytest.mark.parametrize("name", ["bevformer", "common"])
+@pytest.mark.parametrize("name", ["bevformer", "common", "maptr", "uniad", "vad"])
 def test_a_packaged_config_says_what_its_recipe_says(name):
     configs = pytest.importorskip("turbo_physai.model_configs")
     folder = Path(configs.__path__[0]) / name

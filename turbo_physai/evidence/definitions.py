@@ -84,8 +84,6 @@ def find(source: str, names: Sequence[str], *, module: str, is_package: bool) ->
             return _definition(found, source, in_class=isinstance(scope, ast.ClassDef))
         if not isinstance(found[0], ast.ClassDef):
             return Unknown(f"{name} is a function")
-        if found[0].decorator_list:
-            return Unknown(f"the class {name} is decorated")
         scope = found[0]
     raise AssertionError("names is not empty")
 
@@ -121,6 +119,10 @@ def _since_certain(bindings: list[_Binding]) -> list[_Binding]:
 
 def _not_here(scope: ast.Module | ast.ClassDef, name: str) -> Unknown | Missing:
     if isinstance(scope, ast.ClassDef):
+        # Registries decorate classes and leave their methods alone, so what a decorated class does
+        # define is taken for what it has; what it lacks, the decorator may add.
+        if scope.decorator_list:
+            return Unknown(f"{name} may come from a decorator of {scope.name}")
         if scope.bases or scope.keywords:
             return Unknown(f"{name} may be inherited by {scope.name}")
         return Missing(f"the class {scope.name} has no {name!r}")

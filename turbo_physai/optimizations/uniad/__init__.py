@@ -1,0 +1,1 @@
+"""UniAD: its targets. BEVFormer's replacements take their place."""

@@ -1,0 +1,1 @@
+"""VAD: its targets. BEVFormer's replacements take their place."""
