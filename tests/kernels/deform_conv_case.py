@@ -90,7 +90,7 @@ def _offset(image: Tensor, weight: Tensor, geometry: Geometry, reach: int, coars
         pixel = (torch.rand(shape) * (length + 2 * reach)).floor() - reach
         part = torch.randint(1, 4, shape) / 4 if coarse else 0.05 + 0.9 * torch.rand(shape)
         axes.append(pixel + part - base)
-    return torch.stack(axes, 3).reshape(image.shape[0], -1, *out_size)
+    return torch.stack(axes, 3).flatten(1, 3)
 
 
 def grid(weight: Tensor, geometry: Geometry, out_size: tuple[int, int]) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,84 @@
+"""The name and contract by which torchvision's users call modulated_deform_conv2d."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+import torch
+from turbo_physai.kernels.faces import torchvision as face
+
+OPTIONS = {
+    "plain": {},
+    "no-mask": {"mask": False},
+    "no-bias": {"bias": False},
+    "pairs": {"stride": (2, 1), "padding": (1, 2), "dilation": (1, 2)},
+    "groups": {"groups": 2, "deform_groups": 4},
+    "channels-last": {"channels_last": True},
+    "float64": {"dtype": torch.float64},
+}
+
+
+def called(function, case):
+    return function(
+        case.input, case.offset, case.weight, case.bias, *case.geometry[:3], mask=case.mask
+    )
+
+
+def results(function, case, grad_out):
+    out = called(function, case)
+    wanted = [tensor for tensor in case.tensors if tensor is not None]
+    return [out, *torch.autograd.grad(out, wanted, grad_out)]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_groups_follow_from_the_shapes(deform_conv, options):
+    case = deform_conv.make(**OPTIONS[options], requires_grad=True)
+    grad_out = case.grad_out()
+    for actual, one in zip(
+        results(face.deform_conv2d, case, grad_out),
+        deform_conv.expected(case, grad_out),
+        strict=True,
+    ):
+        deform_conv.close(actual, one)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_torchvision_computes_the_same(deform_conv, options):
+    theirs = pytest.importorskip("torchvision.ops", exc_type=Exception).deform_conv2d
+    case = deform_conv.make(**OPTIONS[options], requires_grad=True)
+    grad_out = case.grad_out()
+    for one, other in zip(
+        results(face.deform_conv2d, case, grad_out), results(theirs, case, grad_out), strict=True
+    ):
+        deform_conv.close(one, other.double())
+
+
+def test_the_signature_is_torchvision_s():
+    theirs = pytest.importorskip("torchvision.ops", exc_type=Exception).deform_conv2d
+    ours, given = (
+        inspect.signature(function).parameters for function in (face.deform_conv2d, theirs)
+    )
+    assert [(p.name, p.kind, p.default) for p in ours.values()] == [
+        (p.name, p.kind, p.default) for p in given.values()
+    ]
+
+
+def test_defaults_are_those_of_a_convolution(deform_conv):
+    case = deform_conv.make(padding=0, mask=False, bias=False)
+    out = face.deform_conv2d(case.input, case.offset, case.weight)
+    assert torch.equal(out, called(face.deform_conv2d, case))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"offset": torch.zeros(2, 17, 7, 9)}, "must have a multiple of 18 channels"),
+        ({"offset": torch.zeros(2, 0, 7, 9)}, "must have a multiple of 18 channels"),
+        ({"offset": torch.zeros(18, 7, 9)}, "must have 4 dimensions"),
+    ],
+)
+def test_an_offset_that_fits_no_groups_is_refused(deform_conv, change, message):
+    case = deform_conv.make()._replace(**change)
+    with pytest.raises(ValueError, match=message):
+        called(face.deform_conv2d, case)
