@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 
 from ..ops import modulated_deform_conv2d as deform_conv
 from ..ops import ms_deform_attn as op
@@ -169,3 +170,40 @@ def modulated_deform_conv2d(
     return deform_conv.modulated_deform_conv2d(
         input, offset, mask, weight, bias, stride, padding, dilation, groups, deform_groups
     )
+
+
+class ModulatedDeformConv2dFunction(Function):
+    """`mmcv.ops.modulated_deform_conv.ModulatedDeformConv2dFunction`: dtypes as in
+    `modulated_deform_conv2d`, and the memory format of the input is kept."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        input: Tensor,
+        offset: Tensor,
+        mask: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        deform_groups: int = 1,
+    ) -> Tensor:
+        """As the operator `modulated_deform_conv2d`."""
+        input, mask, weight = (t.to(offset.dtype) for t in (input, mask, weight))
+        ctx.save_for_backward(input, offset, mask, weight)
+        ctx.has_bias = bias is not None
+        ctx.numbers = (stride, padding, dilation, groups, deform_groups)
+        bias = None if bias is None else bias.to(offset.dtype)
+        return deform_conv.modulated_deform_conv2d(input, offset, mask, weight, bias, *ctx.numbers)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+        """One gradient for each of the ten inputs."""
+        grads = deform_conv.modulated_deform_conv2d_backward(
+            grad_output, *ctx.saved_tensors, *ctx.numbers
+        )
+        grad_bias = grad_output.sum((0, 2, 3)) if ctx.has_bias else None
+        return (*grads, grad_bias, None, None, None, None, None)

@@ -109,3 +109,31 @@ def test_any_batch_goes_with_any_im2col_step(make):
     inputs = make(batch=3)
     function = mmcv.MultiScaleDeformableAttnFunction_fp32
     assert torch.equal(function.apply(*inputs, 2), function.apply(*inputs, 64))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("offset_dtype", [torch.float32, torch.float16])
+def test_the_deformable_convolution_s_function_has_the_operator_s_gradients(bias, offset_dtype):
+    inputs = [
+        torch.randn(2, 4, 6, 7, requires_grad=True),
+        torch.randn(2, 2 * 2 * 9, 3, 4).to(offset_dtype).requires_grad_(),
+        torch.rand(2, 2 * 9, 3, 4).to(offset_dtype).requires_grad_(),
+        torch.randn(6, 2, 3, 3, requires_grad=True),
+    ]
+    if bias:
+        inputs.append(torch.randn(6, requires_grad=True))
+    given = inputs if bias else [*inputs, None]
+    numbers = (2, 1, (1, 1), 2, 2)
+    function = mmcv.ModulatedDeformConv2dFunction.apply(*given, *numbers)
+    operator = mmcv.modulated_deform_conv2d(*given, *numbers)
+    assert function.dtype == offset_dtype
+    assert torch.equal(function, operator)
+    grad = torch.randn_like(function)
+    for mine, expected, tensor in zip(
+        torch.autograd.grad(function, inputs, grad),
+        torch.autograd.grad(operator, inputs, grad),
+        inputs,
+        strict=True,
+    ):
+        assert mine.dtype == tensor.dtype
+        torch.testing.assert_close(mine, expected, rtol=2e-3, atol=2e-3)
