@@ -32,9 +32,7 @@ dcn = group(
 
 training = group(
     "bevformer.training",
-    wrap(
-        f"{PLUGIN}.bevformer.apis.mmdet_train.build_optimizer", f"{OURS}.training:build_optimizer"
-    ),
+    wrap("mmcv.runner.optimizer.builder.build_optimizer", f"{OURS}.training:build_optimizer"),
     wrap(
         f"{PLUGIN}.bevformer.detectors.bevformer.BEVFormer.__init__", f"{OURS}.training:initialize"
     ),
