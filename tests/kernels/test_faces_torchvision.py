@@ -54,6 +54,21 @@ def test_torchvision_computes_the_same(deform_conv, options):
         deform_conv.close(one, other.double())
 
 
+def test_on_whole_pixels_slopes_are_torchvision_s_but_for_those_just_outside(deform_conv):
+    theirs = pytest.importorskip("torchvision.ops", exc_type=Exception).deform_conv2d
+    for padding, outside in ((0, False), (1, True)):
+        case = deform_conv.make(padding=padding, requires_grad=True)
+        case = case._replace(offset=torch.zeros_like(case.offset).requires_grad_())
+        grad_out = case.grad_out()
+        ours, given = (
+            results(function, case, grad_out)[2] for function in (face.deform_conv2d, theirs)
+        )
+        differ = ~torch.isclose(ours, given, rtol=1e-4, atol=1e-4)
+        assert not ours[differ].any()
+        assert differ.any() == outside
+        assert not differ[:, :, 1:, 1:].any()
+
+
 def test_the_signature_is_torchvision_s():
     theirs = pytest.importorskip("torchvision.ops", exc_type=Exception).deform_conv2d
     ours, given = (
