@@ -6,6 +6,7 @@ import pkgutil
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from typing import Final
 
 import attrs
 
@@ -14,6 +15,9 @@ from turbo_physai.declarations import Replacement
 from turbo_physai.declarations.names import ObjectPath
 from turbo_physai.evidence import Check, compatibility, examine, surroundings
 from turbo_physai.plan.prepared import PreparedGroup
+
+
+_INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 
 
 @attrs.frozen
@@ -48,19 +52,21 @@ def gather(
     ]
     if not first:
         return Evidence([], checks)
-    folder = _folder(declared, known)
+    folders = _folders(declared, known)
+    folder = folders[0] if folders else None
     if group.declared.compatibility_check is not None:
         checks.append(_ask(group, folder))
-    return Evidence(list(surroundings.repository(stated, folder)), checks)
+    # A package that was installed is not the model: a work tree around it, if any, is another's.
+    models = [each for each in folders if not _INSTALLED & set(each.parts)]
+    if folders and not models:
+        return Evidence([], checks)
+    return Evidence(list(surroundings.repository(stated, models[0] if models else None)), checks)
 
 
-def _folder(members: Sequence[Replacement], known: ModuleSpec | None) -> Path | None:
-    """Where the first target lies whose file is known."""
-    for member in members:
-        file = examine.read(ObjectPath.parse(member.target), known).file
-        if file is not None and Path(file).is_file():
-            return Path(file).parent
-    return None
+def _folders(members: Sequence[Replacement], known: ModuleSpec | None) -> list[Path]:
+    """Where the targets lie whose files are known."""
+    files = (examine.read(ObjectPath.parse(member.target), known).file for member in members)
+    return [Path(file).parent for file in files if file is not None and Path(file).is_file()]
 
 
 def _ask(group: PreparedGroup, folder: Path | None) -> Check:
