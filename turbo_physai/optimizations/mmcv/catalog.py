@@ -20,6 +20,11 @@ ddp = group(
     ),
 )
 
+scatter = group(
+    "mmcv.scatter",
+    wrap("mmcv.parallel._functions.Scatter.forward", f"{HERE}.scatter.to_devices"),
+)
+
 load_checkpoint = group(
     "mmcv.load_checkpoint",
     wrap(
@@ -28,4 +33,4 @@ load_checkpoint = group(
     ),
 )
 
-GROUPS = (ext, ddp, load_checkpoint)
+GROUPS = (ext, scatter, ddp, load_checkpoint)
