@@ -5,6 +5,11 @@
 struct Levels {
   std::vector<int32_t> width, height, start;
 
+  // Vectors read past the last sample of a block.
+  void pad() {
+    for (auto* entries : {&width, &height, &start}) entries->resize(entries->size() + kBlock);
+  }
+
   void add(const Pyramid& maps, int64_t level, int64_t start_row, int64_t samples) {
     width.insert(width.end(), samples, maps.width(level));
     height.insert(height.end(), samples, maps.height(level));
@@ -25,75 +30,112 @@ INLINE T pixel(T location, int32_t size) {
 // Corners stand in the order (y0, x0), (y0, x1), (y1, x0), (y1, x1).
 template <typename T>
 struct Block {
-  int count;
-  T x[kBlock], y[kBlock];  // in pixels; once located, within the pixel
-  T weight[kBlock];
-  T factor[4][kBlock];      // bilinear
-  int32_t key[4][kBlock];   // the corner's row; -1 outside
-  const T* row[kBlock][4];  // the same as a pointer; kZeros outside
-  T scale[kBlock][4];       // weight times factor; 0 outside
-  T dot[kBlock][4];         // of the corner's row with the incoming gradient
+  static constexpr int N = kLanes<T>;
+  static_assert(kBlock % N == 0);
 
-  INLINE void locate(const Levels& levels, int64_t first) {
-    const int32_t *widths = &levels.width[first], *heights = &levels.height[first];
-    const int32_t* starts = &levels.start[first];
-    for (int i = 0; i < count; ++i) {
-      const int32_t width = widths[i], height = heights[i];
-      // False for NaN. A sample that touches no pixel goes on as one at (0, 0) with no corner.
-      const bool touches = (x[i] > -1) & (y[i] > -1) & (x[i] < T(width)) & (y[i] < T(height));
-      const T px = touches ? x[i] : T(0), py = touches ? y[i] : T(0);
-      int32_t x0 = static_cast<int32_t>(px), y0 = static_cast<int32_t>(py);
-      x0 -= px < T(x0);  // the conversion rounds towards zero
-      y0 -= py < T(y0);
-      const T fx = px - T(x0), fy = py - T(y0);
-      x[i] = fx;
-      y[i] = fy;
-      weight[i] = touches ? weight[i] : T(0);
-      factor[0][i] = (1 - fy) * (1 - fx);
-      factor[1][i] = (1 - fy) * fx;
-      factor[2][i] = fy * (1 - fx);
-      factor[3][i] = fy * fx;
-      const bool left = touches & (x0 >= 0), right = touches & (x0 + 1 < width);
-      const bool top = y0 >= 0, bottom = y0 + 1 < height;
-      const int32_t corner = starts[i] + y0 * width + x0;
-      key[0][i] = (top & left) ? corner : -1;
-      key[1][i] = (top & right) ? corner + 1 : -1;
-      key[2][i] = (bottom & left) ? corner + width : -1;
-      key[3][i] = (bottom & right) ? corner + width + 1 : -1;
+  int count;
+  const T* value;                      // rows are counted from here
+  alignas(64) T x[kBlock], y[kBlock];  // in pixels; once located, within the pixel
+  alignas(64) T weight[kBlock];
+  alignas(64) T factor[4][kBlock];     // bilinear
+  alignas(64) int64_t row[4][kBlock];  // bytes from `value` to the corner's row, or to kZeros
+  alignas(64) T scale[4][kBlock];      // weight times factor; 0 outside
+  alignas(64) T dot[kBlock][4];        // of the corner's row with the incoming gradient
+  alignas(64) T slope[2 * kBlock];     // the gradient of (x, y), in pixels
+  alignas(64) T sampled[kBlock];       // the gradient of the weight
+
+  const T* row_of(int corner, int i) const { return moved(value, row[corner][i]); }
+
+  // Finds the corners and points the rows into `map`, whose rows lie `stride` elements apart.
+  INLINE void locate(const Levels& levels, int64_t first, const T* map, int64_t stride) {
+    value = map;
+    for (int i = 0; i < count; i += N) locate(levels, first + i, i, stride * sizeof(T));
+  }
+
+  INLINE void locate(const Levels& levels, int64_t level, int i, int64_t row_bytes) {
+    using V = Vec<T, N>;
+    using I = Vec<Index<T>, N>;
+    using Narrow = Vec<int32_t, N>;
+    using Wide = Vec<int64_t, N>;
+    const I width = __builtin_convertvector(load<Narrow>(&levels.width[level]), I);
+    const I height = __builtin_convertvector(load<Narrow>(&levels.height[level]), I);
+    const I start = __builtin_convertvector(load<Narrow>(&levels.start[level]), I);
+    const V far_x = __builtin_convertvector(width, V), far_y = __builtin_convertvector(height, V);
+    V px = load<V>(x + i), py = load<V>(y + i), w = load<V>(weight + i);
+    // False for NaN. A sample that touches no pixel goes on as one at (0, 0) with no corner.
+    const I touches = (I)(px > -1) & (I)(py > -1) & (I)(px < far_x) & (I)(py < far_y);
+    px = (V)((I)px & touches);
+    py = (V)((I)py & touches);
+    w = (V)((I)w & touches);
+    I x0 = __builtin_convertvector(px, I), y0 = __builtin_convertvector(py, I);
+    x0 += (I)(px < __builtin_convertvector(x0, V));  // the conversion rounds towards zero
+    y0 += (I)(py < __builtin_convertvector(y0, V));
+    const V fx = px - __builtin_convertvector(x0, V), fy = py - __builtin_convertvector(y0, V);
+    store(x + i, fx);
+    store(y + i, fy);
+    store(weight + i, w);
+    const I left = touches & (I)(x0 >= 0), right = touches & (I)(x0 + 1 < width);
+    const I top = (I)(y0 >= 0), bottom = (I)(y0 + 1 < height);
+    const I key = start + y0 * width + x0;
+    const I inside[4] = {top & left, top & right, bottom & left, bottom & right};
+    const I keys[4] = {key, key + 1, key + width, key + width + 1};
+    const V factors[4] = {(1 - fy) * (1 - fx), (1 - fy) * fx, fy * (1 - fx), fy * fx};
+    const int64_t zeros = distance(value, kZeros<T>);
+    for (int corner = 0; corner < 4; ++corner) {
+      const Wide in = __builtin_convertvector(inside[corner], Wide);
+      const Wide at = __builtin_convertvector(keys[corner], Wide) * row_bytes;
+      store(row[corner] + i, (in & at) | (~in & zeros));
+      store(factor[corner] + i, factors[corner]);
+      store(scale[corner] + i, (V)((I)(w * factors[corner]) & inside[corner]));
     }
   }
 
-  // Points the rows into `value` and fetches them early, and their gradients `to_grad` bytes on.
+  // Fetches the rows early, and their gradients `to_grad` bytes on.
   template <bool backward>
-  INLINE void aim(const T* value, int64_t stride, int64_t dim, intptr_t to_grad) {
+  INLINE void fetch(int64_t dim, intptr_t to_grad) const {
     for (int i = 0; i < count; ++i) {
       for (int corner = 0; corner < 4; ++corner) {
-        const int64_t k = key[corner][i];
-        row[i][corner] = k < 0 ? kZeros<T> : value + k * stride;
-        scale[i][corner] = k < 0 ? 0 : weight[i] * factor[corner][i];
-        prefetch<false>(row[i][corner], dim);
-        if (backward) prefetch<true>(moved(row[i][corner], to_grad), dim);
+        prefetch<false>(row_of(corner, i), dim);
+        if (backward) prefetch<true>(moved(row_of(corner, i), to_grad), dim);
       }
+    }
+  }
+
+  // From the dot products, the gradients of the samples' places and weights.
+  INLINE void differentiate() {
+    using V = Vec<T, 4>;
+    for (int i = 0; i < count; i += 4) {
+      V d[4] = {load<V>(dot[i]), load<V>(dot[i + 1]), load<V>(dot[i + 2]), load<V>(dot[i + 3])};
+      transpose<T>(d);
+      const V fx = load<V>(x + i), fy = load<V>(y + i), w = load<V>(weight + i);
+      const V along_x = w * ((1 - fy) * (d[1] - d[0]) + fy * (d[3] - d[2]));
+      const V along_y = w * ((1 - fx) * (d[2] - d[0]) + fx * (d[3] - d[1]));
+      interleave<T>(along_x, along_y, slope + 2 * i);
+      store(sampled + i, load<V>(factor[0] + i) * d[0] + load<V>(factor[1] + i) * d[1] +
+                             load<V>(factor[2] + i) * d[2] + load<V>(factor[3] + i) * d[3]);
     }
   }
 };
 
+// Adds samples [begin, end) to `out`, or sets it to their sum.
 template <typename T, typename S>
-INLINE void gather(S, int64_t d, const Block<T>& b, int begin, int end, bool first, T* out) {
+INLINE void gather(S, int64_t d, const Block<T>& b, int begin, int end, bool set, T* out) {
   constexpr int N = S::kVectorLanes, kVectors = S::kVectors;
   using V = Vec<T, N>;
+  const T* value = b.value + d;
   V even[kVectors], odd[kVectors];  // two chains of additions run at twice the speed of one
   for (int k = 0; k < kVectors; ++k) {
-    even[k] = first ? V{} : load<V>(out + d + k * N);
+    even[k] = set ? V{} : load<V>(out + d + k * N);
     odd[k] = V{};
   }
   for (int i = begin; i < end; ++i) {
+    const T* rows[4];
+    for (int corner = 0; corner < 4; ++corner) rows[corner] = moved(value, b.row[corner][i]);
     for (int k = 0; k < kVectors; ++k) {
-      const int64_t at = d + k * N;
-      even[k] += b.scale[i][0] * load<V>(b.row[i][0] + at);
-      odd[k] += b.scale[i][1] * load<V>(b.row[i][1] + at);
-      even[k] += b.scale[i][2] * load<V>(b.row[i][2] + at);
-      odd[k] += b.scale[i][3] * load<V>(b.row[i][3] + at);
+      even[k] += b.scale[0][i] * load<V>(rows[0] + k * N);
+      odd[k] += b.scale[1][i] * load<V>(rows[1] + k * N);
+      even[k] += b.scale[2][i] * load<V>(rows[2] + k * N);
+      odd[k] += b.scale[3][i] * load<V>(rows[3] + k * N);
     }
   }
   for (int k = 0; k < kVectors; ++k) store(out + d + k * N, even[k] + odd[k]);
@@ -105,13 +147,13 @@ INLINE Vec<T, 4> scatter(S, int64_t d, const T* const (&rows)[4], T* const (&gra
                          const T (&scale)[4], const T* grad) {
   constexpr int N = S::kVectorLanes, kVectors = S::kVectors;
   using V = Vec<T, N>;
-  V dot[4] = {};
+  V g[kVectors], dot[4] = {};
+  for (int k = 0; k < kVectors; ++k) g[k] = load<V>(grad + d + k * N);
   for (int corner = 0; corner < 4; ++corner) {
     for (int k = 0; k < kVectors; ++k) {
       const int64_t at = d + k * N;
-      const V g = load<V>(grad + at);
-      dot[corner] += g * load<V>(rows[corner] + at);
-      store(grad_rows[corner] + at, load<V>(grad_rows[corner] + at) + scale[corner] * g);
+      dot[corner] += g[k] * load<V>(rows[corner] + at);
+      store(grad_rows[corner] + at, load<V>(grad_rows[corner] + at) + scale[corner] * g[k]);
     }
   }
   return sums<T, N>(dot);
@@ -124,32 +166,19 @@ template <typename T>
 INLINE void spread(Block<T>& b, int begin, int end, int64_t dim, intptr_t to_grad, const T* grad,
                    T* outside) {
   for (int i = begin; i < end; ++i) {
+    const T* rows[4];
     T* grad_rows[4];
+    T scale[4];
     for (int corner = 0; corner < 4; ++corner) {
-      const T* row = b.row[i][corner];
-      grad_rows[corner] = row == kZeros<T> ? outside : moved(row, to_grad);
+      rows[corner] = b.row_of(corner, i);
+      T* grad_row = const_cast<T*>(moved(rows[corner], to_grad));
+      grad_rows[corner] = rows[corner] == kZeros<T> ? outside : grad_row;
+      scale[corner] = b.scale[corner][i];
     }
     Vec<T, 4> dot = {};
     for_each_strip<T>(dim, [&](auto strip, int64_t d) INLINE_LAMBDA {
-      dot += scatter(strip, d, b.row[i], grad_rows, b.scale[i], grad);
+      dot += scatter(strip, d, rows, grad_rows, scale, grad);
     });
     store(b.dot[i], dot);
   }
-}
-
-// What the corners' dot products say about sample i of a block: the slope of its bilinear value
-// along x and y, for one pixel, and that value itself.
-template <typename T>
-struct Slopes {
-  T x, y, value;
-};
-
-template <typename T>
-INLINE Slopes<T> slopes(const Block<T>& b, int i) {
-  const T(&dot)[4] = b.dot[i];
-  const T fx = b.x[i], fy = b.y[i];
-  return {(1 - fy) * (dot[1] - dot[0]) + fy * (dot[3] - dot[2]),
-          (1 - fx) * (dot[2] - dot[0]) + fx * (dot[3] - dot[1]),
-          b.factor[0][i] * dot[0] + b.factor[1][i] * dot[1] + b.factor[2][i] * dot[2] +
-              b.factor[3][i] * dot[3]};
 }

@@ -24,6 +24,18 @@ INLINE void store(T* to, V v) {
   std::memcpy(to, &v, sizeof v);
 }
 
+// An integer as wide as T.
+template <typename T>
+struct IndexOf {
+  using type = int32_t;
+};
+template <>
+struct IndexOf<double> {
+  using type = int64_t;
+};
+template <typename T>
+using Index = typename IndexOf<T>::type;
+
 // `count` vectors of N lanes side by side.
 template <int N, int count>
 struct Strip {
@@ -92,5 +104,36 @@ INLINE Vec<T, 4> sums(const Vec<T, N> (&v)[4]) {
     for (int lane = 0; lane < N; ++lane) total[i] += v[i][lane];
   }
   return total;
+#endif
+}
+
+template <typename T>
+INLINE void transpose(Vec<T, 4> (&rows)[4]) {
+#if defined(__clang__) || __GNUC__ >= 12
+  const Vec<T, 4> ab = __builtin_shufflevector(rows[0], rows[1], 0, 4, 1, 5);
+  const Vec<T, 4> cd = __builtin_shufflevector(rows[2], rows[3], 0, 4, 1, 5);
+  const Vec<T, 4> ef = __builtin_shufflevector(rows[0], rows[1], 2, 6, 3, 7);
+  const Vec<T, 4> gh = __builtin_shufflevector(rows[2], rows[3], 2, 6, 3, 7);
+  rows[0] = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
+  rows[1] = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+  rows[2] = __builtin_shufflevector(ef, gh, 0, 1, 4, 5);
+  rows[3] = __builtin_shufflevector(ef, gh, 2, 3, 6, 7);
+#else
+  const Vec<T, 4> old[4] = {rows[0], rows[1], rows[2], rows[3]};
+  for (int i = 0; i < 4; ++i) rows[i] = Vec<T, 4>{old[0][i], old[1][i], old[2][i], old[3][i]};
+#endif
+}
+
+// Stores x0 y0 x1 y1 x2 y2 x3 y3.
+template <typename T>
+INLINE void interleave(Vec<T, 4> x, Vec<T, 4> y, T* to) {
+#if defined(__clang__) || __GNUC__ >= 12
+  store(to, __builtin_shufflevector(x, y, 0, 4, 1, 5));
+  store(to + 4, __builtin_shufflevector(x, y, 2, 6, 3, 7));
+#else
+  for (int i = 0; i < 4; ++i) {
+    to[2 * i] = x[i];
+    to[2 * i + 1] = y[i];
+  }
 #endif
 }

@@ -118,6 +118,7 @@ struct Pattern {
         levels.add(op.maps, l, op.maps.starts[l], op.points);
       }
     }
+    levels.pad();
     for (int64_t i = begin; i < begin + samples; ++i) {
       reference.push_back(op.reference_of(i / op.points, i % op.points));
     }
@@ -130,6 +131,7 @@ struct Run {
   int64_t item, head, begin, end, set, source;
   std::vector<T> weights;        // (queries, L * P)
   std::vector<int32_t> queries;  // those that the source sees, counted from `begin`
+  int64_t seen = 0;              // how many; the rest may be read, and means nothing
 
   Run(const Problem<T>& op, int64_t item, int64_t head, int64_t set, int64_t run)
       : item(item),
@@ -138,7 +140,8 @@ struct Run {
         end(std::min(op.queries, begin + kQueries)),
         set(set),
         source(set),
-        weights((end - begin) * op.samples()) {
+        weights((end - begin) * op.samples()),
+        queries(kQueries + kBlock) {
     weigh(op);
   }
 
@@ -157,14 +160,12 @@ struct Run {
 
   void look_from(const Problem<T>& op, const Sight<T>& sight, int64_t from) {
     source = from;
-    const uint8_t* seen = &sight.seen[(source * op.batch + item) * op.queries];
-    queries.resize(end - begin);
-    int64_t count = 0;
+    seen = 0;
+    const uint8_t* flags = &sight.seen[(source * op.batch + item) * op.queries];
     for (int64_t query = begin; query < end; ++query) {
-      queries[count] = query - begin;
-      count += seen[query];
+      queries[seen] = query - begin;
+      seen += flags[query];
     }
-    queries.resize(count);
   }
 };
 
@@ -175,9 +176,13 @@ INLINE void read(Block<T>& b, const Problem<T>& op, const Run<T>& run, const T* 
                  int count) {
   alignas(64) T offset[2 * kBlock], around[2 * kBlock];
   const int32_t* reference = &pattern.reference[first];
+  const int64_t sample = pattern.begin + first;
   int i = 0;
   for (int bag = 0; bag < bags; ++bag) {
-    const int64_t query = queries[bag], sample = pattern.begin + first;
+    // The heads' samples alternate in memory, and the hardware does not see through that.
+    const int64_t next = run.bag(op, queries[bag + bags]);
+    prefetch<false>(op.offsets + 2 * (next * op.samples() + sample), 2 * count);
+    const int64_t query = queries[bag];
     const T* offsets = op.offsets + 2 * (run.bag(op, query) * op.samples() + sample);
     const T* weights = &run.weights[query * op.samples() + sample];
     const T* references = op.reference(run.item, run.source, run.begin + query);
@@ -199,22 +204,19 @@ INLINE void read(Block<T>& b, const Problem<T>& op, const Run<T>& run, const T* 
 }
 
 // Calls visit(queries, bags, first, count) for each block of what the source sees of the run, once
-// it is read, located and aimed.
-template <bool backward, typename T, typename Visit>
+// it is located. Neighbours in a bird's-eye view read neighbouring pixels: nothing is fetched early.
+template <typename T, typename Visit>
 INLINE void for_each_block(Block<T>& b, const Problem<T>& op, const Sight<T>& sight,
-                           const Run<T>& run, const Pattern& pattern, intptr_t to_grad,
-                           const Visit& visit) {
+                           const Run<T>& run, const Pattern& pattern, const Visit& visit) {
   const T* value = op.value + op.row(run.item, run.source, 0, run.head);
   const T* share = run.share(op, sight);
-  const int64_t seen = run.queries.size();
-  for (int64_t at = 0; at < seen; at += pattern.at_once) {
-    const int bags = std::min(pattern.at_once, seen - at);
+  for (int64_t at = 0; at < run.seen; at += pattern.at_once) {
+    const int bags = std::min(pattern.at_once, run.seen - at);
     const int32_t* queries = &run.queries[at];
     for (int64_t first = 0; first < pattern.samples; first += kBlock) {
       const int count = std::min<int64_t>(kBlock, pattern.samples - first);
       read(b, op, run, share, queries, bags, pattern, first, count);
-      b.locate(pattern.levels, first);
-      b.template aim<backward>(value, op.stride(), op.dim, to_grad);
+      b.locate(pattern.levels, first, value, op.stride());
       visit(queries, bags, first, count);
     }
   }
@@ -240,8 +242,8 @@ void forward(const Problem<T>& op, const Sight<T>& sight, T* out) {
           run.weigh(op);
         }
         run.look_from(op, sight, source);
-        for_each_block<false>(
-            b, op, sight, run, pattern, 0,
+        for_each_block(
+            b, op, sight, run, pattern,
             [&](const int32_t* queries, int bags, int64_t, int count) INLINE_LAMBDA {
               for (int i = 0; i < bags; ++i) {
                 T* sum = sums + queries[i] * op.stride();
@@ -253,18 +255,6 @@ void forward(const Problem<T>& op, const Sight<T>& sight, T* out) {
       }
     }
   });
-}
-
-// Adds the gradients of offsets and weights of samples [begin, end).
-template <typename T>
-INLINE void finish(const Block<T>& b, int begin, int end, T share, T* grad_offsets,
-                   T* grad_weights) {
-  for (int i = begin; i < end; ++i) {
-    const Slopes<T> along = slopes(b, i);
-    *grad_offsets++ += b.weight[i] * along.x;
-    *grad_offsets++ += b.weight[i] * along.y;
-    *grad_weights++ += share * along.value;
-  }
 }
 
 // Leaves the gradients of the weights where those of the logits will be; one level has them at once.
@@ -288,18 +278,24 @@ void backward_level(const Problem<T>& op, const Sight<T>& sight, const Gradients
     }
     for (int64_t source = first_source; source < last_source; ++source) {
       run.look_from(op, sight, source);
-      for_each_block<true>(
-          b, op, sight, run, pattern, to_grad,
+      for_each_block(
+          b, op, sight, run, pattern,
           [&](const int32_t* queries, int bags, int64_t first, int count) INLINE_LAMBDA {
             for (int i = 0; i < bags; ++i) {
               const int64_t query = run.begin + queries[i];
               const T* grad = grads.out + ((item * op.queries + query) * op.heads + head) * op.dim;
               spread(b, i * count, (i + 1) * count, op.dim, to_grad, grad, outside);
             }
-            for (int i = 0; i < bags; ++i) {
-              const int64_t at = sample(queries[i]) + first;
-              finish(b, i * count, (i + 1) * count, share[queries[i]], grads.offsets + 2 * at,
-                     grads.logits + at);
+            b.differentiate();
+            for (int j = 0, i = 0; j < bags; ++j) {
+              const int64_t at = sample(queries[j]) + first;
+              const T part = share[queries[j]];
+              T *grad_offsets = grads.offsets + 2 * at, *grad_weights = grads.logits + at;
+              for (; i < (j + 1) * count; ++i) {
+                *grad_offsets++ += b.slope[2 * i];
+                *grad_offsets++ += b.slope[2 * i + 1];
+                *grad_weights++ += part * b.sampled[i];
+              }
             }
           });
     }

@@ -85,6 +85,7 @@ void forward(const Problem<T>& op, T* out) {
       levels.add(op.maps, l, op.maps.starts[l], op.points);
     }
   }
+  levels.pad();
   const int64_t runs = (op.queries + kQueries - 1) / kQueries;
   advise_huge_pages(out, op.batch * op.queries * op.stride() * sizeof(T));
 
@@ -102,8 +103,8 @@ void forward(const Problem<T>& op, T* out) {
           const int64_t sample = bag * samples + first;
           read(b, op.locations + 2 * sample, op.weights + sample, op.heads * samples, bags, count,
                  levels, first);
-          b.locate(levels, first);
-          b.template aim<false>(value, op.stride(), op.dim, 0);
+          b.locate(levels, first, value, op.stride());
+          b.template fetch<false>(op.dim, 0);
           for (int i = 0; i < bags; ++i) {
             prefetch<true>(out + (bag + i * op.heads) * op.dim, op.dim);
           }
@@ -119,16 +120,6 @@ void forward(const Problem<T>& op, T* out) {
   });
 }
 
-// The gradients of weight and location of sample i of the block, sample `at` of all.
-template <typename T>
-INLINE void finish(const Block<T>& b, int i, T width, T height, const Gradients<T>& grads,
-                   int64_t at) {
-  const Slopes<T> along = slopes(b, i);
-  grads.weights[at] = along.value;
-  grads.locations[2 * at] = b.weight[i] * width * along.x;
-  grads.locations[2 * at + 1] = b.weight[i] * height * along.y;
-}
-
 template <typename T>
 void backward_level(const Problem<T>& op, const Gradients<T>& grads, int64_t item, int64_t head,
                     int64_t level) {
@@ -138,6 +129,7 @@ void backward_level(const Problem<T>& op, const Gradients<T>& grads, int64_t ite
   const int64_t at_once = std::max<int64_t>(1, kBlock / op.points);
   Levels levels;
   levels.add(op.maps, level, 0, kBlock);
+  levels.pad();
   alignas(64) T outside[kMaxDim] = {};  // takes what the corners outside would get
   Block<T> b;
   for (int64_t query = 0; query < op.queries; query += at_once) {
@@ -147,21 +139,26 @@ void backward_level(const Problem<T>& op, const Gradients<T>& grads, int64_t ite
       const int count = std::min<int64_t>(kBlock, op.points - first);
       const int64_t sample = (bag * op.maps.levels + level) * op.points + first;
       read(b, op.locations + 2 * sample, op.weights + sample, pitch, bags, count, levels, 0);
-      b.locate(levels, 0);
+      b.locate(levels, 0, value, op.stride());
       for (int i = 0; i < bags; ++i) {
         prefetch<false>(grads.out + (bag + (bags + i) * op.heads) * op.dim, op.dim);
         prefetch<true>(grads.locations + 2 * (sample + i * pitch), 2 * count);
         prefetch<true>(grads.weights + sample + i * pitch, count);
       }
-      b.template aim<true>(value, op.stride(), op.dim, to_grad);
+      b.template fetch<true>(op.dim, to_grad);
       for (int j = 0; j < bags; ++j) {
         const T* grad = grads.out + (bag + j * op.heads) * op.dim;
         spread(b, j * count, (j + 1) * count, op.dim, to_grad, grad, outside);
       }
       const T width = op.maps.width(level), height = op.maps.height(level);
+      b.differentiate();
       for (int j = 0, i = 0; j < bags; ++j) {
-        for (int64_t at = sample + j * pitch; i < (j + 1) * count; ++i, ++at) {
-          finish(b, i, width, height, grads, at);
+        T* grad_locations = grads.locations + 2 * (sample + j * pitch);
+        T* grad_weights = grads.weights + sample + j * pitch;
+        for (; i < (j + 1) * count; ++i) {
+          *grad_locations++ = width * b.slope[2 * i];
+          *grad_locations++ = height * b.slope[2 * i + 1];
+          *grad_weights++ = b.sampled[i];
         }
       }
     }
