@@ -29,6 +29,8 @@ _IN, _OUT, _OUT_OF_DATA = 32, 128, 64
 """The most channels of a tile: going in, coming out, and coming out where the sum is over them."""
 OPTIONS: dict[str, Any] = {"num_warps": 8, "num_stages": 1, "enable_fp_fusion": True}
 """Launch options. FP fusion is named because its default differs between Tritons."""
+OPTIONS_OF_DATA = {**OPTIONS, "maxnreg": 255}
+"""Untold, the assembler may spill some registers to get by with 128."""
 _PROGRAMS = 1024
 """Of the gradient of the weights: few enough additions, and enough programs to fill a GPU."""
 
@@ -95,7 +97,7 @@ def backward(
             weights,
             *sizes.arguments,
             **of_data(sizes.constants),
-            **OPTIONS,
+            **OPTIONS_OF_DATA,
         )
         programs = sizes.taps * sizes.blocks * sizes.out_tiles
         parts = min(sizes.tiles, triton.cdiv(_PROGRAMS, programs))

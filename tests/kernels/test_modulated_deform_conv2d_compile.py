@@ -127,10 +127,11 @@ def _compiled(case: Case) -> bytes:
     kernel = getattr(kernels, f"{case.kernel}_kernel")
     geometry = Geometry((1, 1), (1, 1), (1, 1), case.groups, case.deform_groups)
     constants = op.constants(case.channels, (3, 3), geometry, case.precision)
+    options = op.OPTIONS
     if case.kernel == "forward":
         constants["OUT_LAST"] = case.out_last
     elif case.kernel == "backward_data":
-        constants = op.of_data(constants)
+        constants, options = op.of_data(constants), op.OPTIONS_OF_DATA
     signature = {
         name: "constexpr" if name in constants else _type(name, case) for name in kernel.arg_names
     }
@@ -141,7 +142,7 @@ def _compiled(case: Case) -> bytes:
     }
     source = ASTSource(kernel, signature, constants, aligned)
     target = GPUTarget("cuda", case.arch, 32)
-    return triton.compile(source, target=target, options=op.OPTIONS).asm["cubin"]
+    return triton.compile(source, target=target, options=options).asm["cubin"]
 
 
 def _type(argument: str, case: Case) -> str:
