@@ -54,8 +54,9 @@ def test_the_matching_has_the_least_cost_of_all():
     code, logits = normalize_bbox(make_boxes(5)), torch.randn(5, CLASSES)
     p = logits.sigmoid()
     focal = 0.25 * (1 - p) ** 2 * -p.log() - 0.75 * p**2 * -(1 - p).log()
-    l1 = (code[:, None] - normalize_bbox(boxes)[None]).abs() @ torch.tensor(CODE_WEIGHTS)
-    cost = 2.0 * focal[:, labels] + 0.25 * l1
+    apart = (code[:, None] - normalize_bbox(boxes)[None]).abs()
+    distance = torch.where(apart < 0.1, apart**2 / 0.2, apart - 0.05) @ torch.tensor(CODE_WEIGHTS)
+    cost = 2.0 * focal[:, labels] + 0.25 * distance
 
     rows, columns = HungarianAssigner3D(CODE_WEIGHTS).assign(code, logits, boxes, labels)
 
@@ -104,9 +105,9 @@ def test_a_wrong_velocity_costs_a_fifth_of_a_wrong_place(head):
     costs = []
     for channel in (0, 8):
         predictions = predict(boxes, labels)
-        predictions["all_bbox_preds"][-1, 0, 2, channel] += 0.01
+        predictions["all_bbox_preds"][-1, 0, 2, channel] += 0.5
         costs.append(head.loss([boxes], [labels], predictions)["loss_bbox"].item())
-    assert costs[0] == pytest.approx(0.25 * 0.01 / 4, rel=1e-3)
+    assert costs[0] == pytest.approx(0.25 * 0.45 / 4, rel=1e-3)
     assert costs[1] == pytest.approx(costs[0] / 5, rel=1e-3)
 
 

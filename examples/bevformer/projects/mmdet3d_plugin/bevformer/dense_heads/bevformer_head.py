@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from projects.mmdet3d_plugin.bevformer.modules.decoder import inverse_sigmoid
 from projects.mmdet3d_plugin.core.bbox.assigners.hungarian_assigner_3d import HungarianAssigner3D
-from projects.mmdet3d_plugin.core.bbox.util import normalize_bbox
+from projects.mmdet3d_plugin.core.bbox.util import code_distance, normalize_bbox
 from projects.mmdet3d_plugin.models.utils.positional_encoding import LearnedPositionalEncoding
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class BEVFormerHead(nn.Module):
         gt_bboxes_list: Sequence[Tensor],
         gt_labels_list: Sequence[Tensor],
     ) -> tuple[Tensor, Tensor]:
-        """Focal and L1 loss of one decoder layer, per matched object."""
+        """Focal and box loss of one decoder layer, per matched object."""
         target = torch.zeros_like(cls_scores)
         matched = 0
         box_loss = bbox_preds.new_zeros(())
@@ -183,8 +183,10 @@ class BEVFormerHead(nn.Module):
             rows, columns = self.assigner.assign(bbox_preds[item], cls_scores[item], boxes, labels)
             target[item, rows, labels[columns]] = 1
             matched += len(rows)
-            error = (bbox_preds[item, rows] - normalize_bbox(boxes[columns])).abs()
-            box_loss = box_loss + (error * self.code_weights).sum()
+            distance = code_distance(
+                bbox_preds[item, rows], normalize_bbox(boxes[columns]), self.code_weights
+            )
+            box_loss = box_loss + distance.sum()
         cls_loss = sigmoid_focal_loss(cls_scores, target).sum()
         count = max(matched, 1)
         return self.cls_weight * cls_loss / count, self.reg_weight * box_loss / count

@@ -9,16 +9,16 @@ import torch.nn.functional as F
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from projects.mmdet3d_plugin.core.bbox.util import normalize_bbox
+from projects.mmdet3d_plugin.core.bbox.util import code_distance, normalize_bbox
 
 
 class HungarianAssigner3D:
-    """The matching of least total cost: focal loss of the class plus L1 of the box.
+    """The matching of least total cost: focal loss of the class plus distance of the box.
 
     Args:
         code_weights: (10,) weights of the numbers of a box code, those of the loss. Matchings of
-            equal cost are common under L1, and rounding decides between them: they must then be
-            of equal loss too, or the training hangs on the last bit.
+            equal distance are common, and rounding decides between them: they must then be of equal
+            loss too, or the training hangs on the last bit.
         cls_weight, reg_weight: weights of the two costs.
         alpha, gamma: of the focal loss.
     """
@@ -56,8 +56,7 @@ class HungarianAssigner3D:
         prob = logits.sigmoid()
         hit = -F.logsigmoid(logits) * self.alpha * (1 - prob) ** self.gamma
         miss = -F.logsigmoid(-logits) * (1 - self.alpha) * prob**self.gamma
-        weights = self.code_weights.to(bbox_pred)
-        distance = torch.cdist(bbox_pred * weights, normalize_bbox(gt_bboxes) * weights, p=1)
+        distance = code_distance(bbox_pred[:, None], normalize_bbox(gt_bboxes), self.code_weights)
         cost = self.cls_weight * (hit - miss) + self.reg_weight * distance
         rows, columns = linear_sum_assignment(cost.cpu().numpy())
         device = bbox_pred.device
