@@ -21,8 +21,6 @@ import pytest
 import turbo_physai
 from turbo_physai.optimizations.bevformer import catalog
 
-from .nuscenes_like import write
-
 pytestmark = [pytest.mark.upstream, pytest.mark.slow]
 
 # R50 with the deformable convolutions of the larger configs, on images of 192 x 320.
@@ -72,6 +70,8 @@ def repo(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(scope="module")
 def train(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
+    from .nuscenes_like import write  # needs what other tests can do without
+
     folder = tmp_path_factory.mktemp("upstream")
     (folder / "data").mkdir()
     config = folder / "tiny.py"
