@@ -104,7 +104,7 @@ def _run(repo: Path, *arguments: str) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=900,
+        timeout=3000,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-8000:]
