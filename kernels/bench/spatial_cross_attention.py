@@ -243,7 +243,10 @@ def _operator_cases(
         offsets.new_empty(*offsets.shape[:2], shape.heads * shape.dim),
         4 * samples * shape.dim * value.element_size(),
     )
-    operators = {"official": official, "turbo_physai": spatial_cross_attention}
+    operators: dict[str, Callable[..., Tensor]] = {
+        "official": official,
+        "turbo_physai": spatial_cross_attention,
+    }
     yield from passes(name, operators, inputs, (value, offsets, logits), floors)
 
 
@@ -255,7 +258,10 @@ def _layer_cases(
     features = value.detach().flatten(3).permute(1, 2, 0, 3).contiguous().requires_grad_()
     query = torch.randn(shape.batch, math.prod(shape.bird), features.shape[3], dtype=dtype)
     query = query.to(device).requires_grad_()
-    operators = {"official": layer.official, "turbo_physai": layer.fused}
+    operators: dict[str, Callable[..., Tensor]] = {
+        "official": layer.official,
+        "turbo_physai": layer.fused,
+    }
     inputs = (query, features, sizes, starts, references, visibility)
     wanted = (query, features, *layer.parameters())
     yield from passes(name, operators, inputs, wanted, (None, None))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -148,7 +148,10 @@ def _operator_cases(
         offsets.new_empty(*offsets.shape[:2], shape.heads * shape.dim),
         4 * logits.numel() * shape.dim * value.element_size(),
     )
-    operators = {"official": official, "turbo_physai": temporal_self_attention}
+    operators: dict[str, Callable[..., Tensor]] = {
+        "official": official,
+        "turbo_physai": temporal_self_attention,
+    }
     yield from passes(name, operators, inputs, (value, offsets, logits), floors)
 
 
@@ -159,7 +162,10 @@ def _layer_cases(
     value, sizes, starts, _, _, references = make_inputs(shape, dtype, device)
     queue = value.detach().flatten(2).requires_grad_()
     query = torch.randn(shape.batch, *queue.shape[1:], dtype=dtype).to(device).requires_grad_()
-    operators = {"official": layer.official, "turbo_physai": layer.fused}
+    operators: dict[str, Callable[..., Tensor]] = {
+        "official": layer.official,
+        "turbo_physai": layer.fused,
+    }
     wanted = (query, queue, *layer.parameters())
     yield from passes(
         name, operators, (query, queue, sizes, starts, references), wanted, (None, None)

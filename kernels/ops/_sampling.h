@@ -62,8 +62,9 @@ struct Block {
     const I start = __builtin_convertvector(load<Narrow>(&levels.start[level]), I);
     const V far_x = __builtin_convertvector(width, V), far_y = __builtin_convertvector(height, V);
     V px = load<V>(x + i), py = load<V>(y + i), w = load<V>(weight + i);
-    // False for NaN. A sample that touches no pixel goes on as one at (0, 0) with no corner.
-    const I touches = (I)(px > -1) & (I)(py > -1) & (I)(px < far_x) & (I)(py < far_y);
+    // False for NaN. A sample that touches no pixel goes on as one at (0, 0) with no corner. At -1
+    // it reads nothing, but one step on it does: that is the slope that grid_sample gives there.
+    const I touches = (I)(px >= -1) & (I)(py >= -1) & (I)(px < far_x) & (I)(py < far_y);
     px = (V)((I)px & touches);
     py = (V)((I)py & touches);
     w = (V)((I)w & touches);

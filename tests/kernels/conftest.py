@@ -33,12 +33,18 @@ def _fresh_numbers() -> None:
 @pytest.fixture
 def deform_conv() -> ModuleType:
     """Inputs of modulated_deform_conv2d, and its definition: `deform_conv_case.py`."""
-    return _deform_conv_case()
+    return _load("deform_conv_case.py")
+
+
+@pytest.fixture
+def bev_attention() -> ModuleType:
+    """Inputs and definitions of BEVFormer's two attentions: `bev_attention_case.py`."""
+    return _load("bev_attention_case.py")
 
 
 @cache
-def _deform_conv_case() -> ModuleType:
-    file = Path(__file__).with_name("deform_conv_case.py")
+def _load(name: str) -> ModuleType:
+    file = Path(__file__).with_name(name)
     spec = importlib.util.spec_from_file_location(file.stem, file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
