@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 from turbo_physai.kernels import modulated_deform_conv2d, modulated_deform_conv2d_backward
+from turbo_physai.kernels.bench import modulated_deform_conv2d as bench
 
 
 def gradients(function, case, grad_out):
@@ -276,3 +277,25 @@ def test_without_the_library_torch_computes_and_says_so_once():
         text=True,
     )
     assert "modulated_deform_conv2d runs on PyTorch's own operators: switched off" in run.stdout
+
+
+def test_the_benchmark_compares_the_operator_with_what_computes_the_same(deform_conv):
+    case = deform_conv.make(requires_grad=True)
+    grad_out = case.grad_out()
+    functions = (bench.grid_sample_reference, bench.turbo_physai)
+    results = [
+        (out := function(*case.tensors), *torch.autograd.grad(out, case.tensors, grad_out))
+        for function in functions
+    ]
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+def test_the_benchmark_times_forward_and_backward(monkeypatch):
+    monkeypatch.setattr(bench, "SHAPES", {"small": bench.Shape(1, 8, 5, 6)})
+    cases = list(bench.cases(["small"], torch.float32, torch.device("cpu")))
+    assert [case.direction for case in cases] == ["forward", "forward+backward"]
+    for case in cases:
+        assert list(case.steps)[:2] == ["grid_sample", "turbo_physai"]
+        for step in case.steps.values():
+            step()
