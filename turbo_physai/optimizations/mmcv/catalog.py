@@ -22,7 +22,7 @@ ddp = group(
 
 scatter = group(
     "mmcv.scatter",
-    wrap("mmcv.parallel._functions.Scatter.forward", f"{HERE}.scatter.to_devices"),
+    replace("mmcv.parallel._functions.Scatter.forward", f"{HERE}.scatter.forward"),
 )
 
 load_checkpoint = group(

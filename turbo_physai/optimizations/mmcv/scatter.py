@@ -1,25 +1,24 @@
-"""Sends batches to GPUs with a PyTorch that wants to be given devices, not their numbers."""
+"""Sends batches to GPUs without the streams of PyTorch 1."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
+from mmcv.parallel._functions import (  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    scatter,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
 
-def to_devices(forward: Callable[..., Any], options: Mapping[str, Any]) -> Callable[..., Any]:
-    """`Scatter.forward`, whose numbers of GPUs PyTorch 2.1 and later no longer has streams for
-    ('int' object has no attribute 'type'). -1, mmcv's word for the CPU, stays what it is."""
+def forward(target_gpus: Sequence[int], input: Any) -> tuple[Any, ...]:
+    """`Scatter.forward` of mmcv: tensors, or lists of them, on the GPUs of these numbers; -1 is the
+    CPU.
 
-    def to_given_devices(target_gpus: Sequence[Any], input: Any) -> Any:
-        devices = [_device(gpu) for gpu in target_gpus]
-        return forward(devices, input)
-
-    return to_given_devices
-
-
-def _device(gpu: Any) -> Any:
-    return torch.device("cuda", gpu) if isinstance(gpu, int) and gpu >= 0 else gpu
+    mmcv copies in streams that a private function of PyTorch hands out, which from PyTorch 2.1 on
+    does not take numbers ('int' object has no attribute 'type'). It waits for them at once, so that
+    nothing is gained by them: here the copies are in the current stream.
+    """
+    outputs = scatter(input, list(target_gpus))
+    return tuple(outputs) if isinstance(outputs, list) else (outputs,)
