@@ -110,7 +110,8 @@ def _corners(
     size = spatial_shapes.to(torch.int64)[:, None]  # (L, 1, 2) as (height, width), over the points
     height, width = size.unbind(-1)
     x, y = (sampling_locations.to(table.dtype) * size.flip(-1) - 0.5).unbind(-1)
-    touches = (x > -1) & (x < width) & (y > -1) & (y < height)  # False for NaN
+    # False for NaN. At -1 a sample reads nothing, but has the slope that grid_sample gives there.
+    touches = (x >= -1) & (x < width) & (y >= -1) & (y < height)
     x, y = x.where(touches, 0), y.where(touches, 0)
     weights = attention_weights.to(table.dtype).where(touches, 0)
 
