@@ -105,7 +105,8 @@ def peak_memory(step: Step, device: torch.device) -> int:
     """Bytes held at the worst moment of a step, beyond those held before it.
 
     CUDA: the allocator's own count. CPU: the running sum of what torch's allocator reports to the
-    profiler; scratch memory that a library takes elsewhere is not seen (the C++ kernels take next to none).
+    profiler; scratch memory that a library takes elsewhere is not seen (the C++ kernels take next
+    to none).
     """
     step()
     gc.collect()
