@@ -106,13 +106,16 @@ def test_a_model_stays_where_it_is_without_a_gpu_and_only_then(use, project):
         import torch
         from projects.mmdet3d_plugin.bevformer.apis.mmdet_train import custom_train_detector
         class Model(torch.nn.Linear):
+            moves = []
             def cuda(self, device=None):
+                self.moves.append(device)
                 return "moved", device
         torch.cuda.is_available = lambda: False
         model, other = Model(2, 2), Model(2, 2)
         found = custom_train_detector(model, "data", cfg="cfg", eval_model=other, meta=3)
         assert found == (model, "data", "cfg", 3)
-        assert custom_train_detector("data" and model, dataset=1, cfg=2)[0] is model
+        again = custom_train_detector(model, 1, 2, False, False, None, other)
+        assert again == (model, 1, 2, None) and Model.moves == []
         assert model.cuda(1) == ("moved", 1) and other.cuda() == ("moved", None), "only that once"
         torch.cuda.is_available = lambda: True
         assert custom_train_detector(model=model, dataset=1, cfg=2)[0] == ("moved", 0)

@@ -52,8 +52,8 @@ def _missing(name: str) -> Callable[..., NoReturn]:
         raise NotImplementedError(
             f"the operator {name} of mmcv is not compiled in this environment, and turbo_physai, "
             f"which stands in for mmcv._ext, covers {', '.join(COVERED)} only. Build mmcv with its "
-            "operators for this PyTorch (MMCV_WITH_OPS=1 pip install --no-binary mmcv ...), or "
-            "call something else."
+            "operators for this PyTorch (pip install --no-build-isolation mmcv-full), or call "
+            "something else."
         )
 
     operator.__name__ = operator.__qualname__ = name

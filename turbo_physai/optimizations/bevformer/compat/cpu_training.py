@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,10 +15,12 @@ def where_there_is_no_gpu(
     train: Callable[..., Any], options: Mapping[str, Any]
 ) -> Callable[..., Any]:
     """`custom_train_detector`, which moves the model to the GPU before anything else."""
+    signature = inspect.signature(train)
 
     def custom_train_detector(model: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         if not torch.cuda.is_available():
-            for module in (model, kwargs.get("eval_model")):
+            given = signature.bind(model, *args, **kwargs).arguments
+            for module in (model, given.get("eval_model")):
                 if module is not None:
                     _ignore_the_next_move(module)
         return train(model, *args, **kwargs)
