@@ -55,6 +55,7 @@ setup(
             LIBRARY,
             sources=[
                 "kernels/ops/_cpu.cpp",
+                "kernels/ops/_matrix_product.cpp",
                 "kernels/ops/bev_attention.cpp",
                 "kernels/ops/ms_deform_attn.cpp",
                 "kernels/ops/modulated_deform_conv2d.cpp",

@@ -1,7 +1,8 @@
-"""`modulated_deform_conv2d` for CPU tensors: columns in C++, products in torch.
+"""`modulated_deform_conv2d` for CPU tensors: columns in C++, products there or in torch.
 
-The columns and their gradients are bitwise the same for any number of threads; the products are as
-far as `torch.mm` is. 16-bit inputs are widened to float32 and the results narrowed.
+The columns and their gradients are bitwise the same for any number of threads; the products too
+where they run in C++ (see `_matrix_product`). 16-bit inputs are widened to float32 and the results
+narrowed.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from . import _deform_conv_columns as product
+from . import _matrix_product
 from ._cpu_call import call
 from ._deform_conv_geometry import Geometry, Gradients, Pair
 
@@ -69,6 +71,10 @@ class _Samples:
         shares = inout.new_empty(blocks, deform_groups, taps, 3, inout.shape[1])
         self._call("columns_backward", [inout, grad_image, shares], first, inout.shape[1])
         return shares.sum(0)
+
+    @staticmethod
+    def multiply(a: Tensor, b: Tensor, out: Tensor, add: bool) -> None:
+        _matrix_product.multiply(a, b, out, add)
 
     def _call(self, name: str, tensors: list[Tensor], first: int, pixels: int) -> None:
         call(

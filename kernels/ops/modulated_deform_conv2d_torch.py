@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from . import _deform_conv_columns as product
+from . import _matrix_product
 from ._deform_conv_geometry import Geometry, Gradients, Pair
 
 
@@ -88,6 +89,10 @@ class _Samples:
         grad_x = (dots * corners.y * minus_plus_x * corners.mask).sum(-1)
         grad_mask = (dots * corners.y * corners.x).sum(-1)
         return torch.stack((grad_y, grad_x, grad_mask)).permute(3, 2, 0, 1)
+
+    @staticmethod
+    def multiply(a: Tensor, b: Tensor, out: Tensor, add: bool) -> None:
+        _matrix_product.multiply_in_torch(a, b, out, add)
 
     def _store(self, corner_pixels: Tensor, corners: _Corners, out: Tensor) -> None:
         scale = corners.y * corners.x * corners.mask
