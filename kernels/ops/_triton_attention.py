@@ -71,20 +71,22 @@ def in_row_layout(numbers):
 
 
 @triton.jit
-def softmax_statistics(logits, samples, ROWS: tl.constexpr, CHUNK: tl.constexpr):
+def softmax_statistics(logits, first_sample, samples, CHUNK: tl.constexpr):
     """The maximum of every row's logits and log2 of the sum of exp(logit - maximum).
 
     As in torch, a row with a logit of NaN or inf, or of nothing but -inf, gets weights of NaN.
 
     Args:
-        logits: (ROWS,) pointers to each row's first.
+        logits: a pointer; `first_sample` (ROWS,) leads to each row's first.
     """
+    ROWS: tl.constexpr = first_sample.shape[0]
     # Lowest instead of -inf: while all that was seen is -inf, no difference is -inf - -inf.
     maximum = tl.full((ROWS,), LOWEST, tl.float32)
     total = tl.zeros((ROWS,), tl.float32)
     for first in range(0, samples, CHUNK):
         column = first + tl.arange(0, CHUNK)[None, :]
-        chunk = tl.load(logits[:, None] + column, column < samples, other=-float("inf"))
+        chunk = first_sample[:, None] + column
+        chunk = tl.load(logits + chunk, column < samples, other=-float("inf"))
         chunk = chunk.to(tl.float32)
         earlier = maximum
         maximum = tl.maximum(maximum, tl.max(chunk, 1))
@@ -104,6 +106,7 @@ def store_logit_gradients(
     grad_logits,
     grad_weights,
     logits,
+    first_sample,
     maximum,
     log2_sum,
     mean,
@@ -114,8 +117,9 @@ def store_logit_gradients(
     """Softmax's gradient, weight * (gradient of the weight - the mean of these over the weights).
 
     Args:
-        grad_logits, grad_weights, logits: (ROWS,) pointers to each row's first; the first two may
-            be the same. This program has stored `grad_weights`, in other threads perhaps.
+        grad_logits, grad_weights, logits: pointers; `first_sample` (ROWS,) leads to each row's
+            first. The first two may be the same. This program has stored `grad_weights`, in other
+            threads perhaps.
         mean: (ROWS,) sum of weight * gradient of the weight.
         live: (ROWS,) which rows there are.
     """
@@ -123,8 +127,9 @@ def store_logit_gradients(
     for first in range(0, samples, CHUNK):
         column = first + tl.arange(0, CHUNK)[None, :]
         there = live[:, None] & (column < samples)
-        logit = tl.load(logits[:, None] + column, there, other=-float("inf"))
+        sample = first_sample[:, None] + column
+        logit = tl.load(logits + sample, there, other=-float("inf"))
         weight = softmax_weight(logit, maximum[:, None], log2_sum[:, None])
-        grad = tl.load(grad_weights[:, None] + column, there, other=0.0) - mean[:, None]
+        grad = tl.load(grad_weights + sample, there, other=0.0) - mean[:, None]
         grad = (weight * grad).to(grad_logits.dtype.element_ty)
-        tl.store(grad_logits[:, None] + column, grad, there)
+        tl.store(grad_logits + sample, grad, there)

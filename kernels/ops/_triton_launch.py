@@ -52,6 +52,26 @@ class Size:
         if limit is not None and (type(limit) is not int or not 16 <= limit <= 255):
             raise ValueError(f"registers must be null or 16 to 255, not {limit!r}")
 
+    def tile(self, kernel: str, value: Tensor) -> dict[str, int]:
+        """The constants of a "forward" or "backward" kernel that describe its tile of channels.
+
+        LANES is the head dimension DIM rounded up to a power of two. A thread has eight of them, in
+        one row, if it makes PARTS accesses of VECTOR channels. An access has 128 bits, but no more
+        than four channels backward: additions to float32 come in fours, and numbers that change
+        threads in between go through shared memory.
+        """
+        dim = value.shape[-1]
+        lanes = int(triton.next_power_of_2(dim))
+        vector = 16 // value.element_size() if kernel == "forward" else 4
+        a_thread = min(lanes, self.rows * lanes // (32 * self.warps))
+        return {
+            "DIM": dim,
+            "LANES": lanes,
+            "PARTS": 2 if a_thread >= 2 * vector else 1,
+            "VECTOR": vector,
+            "ROWS": self.rows,
+        }
+
     def options(self) -> dict[str, Any]:
         """Launch options. FP fusion is named because its default differs between Tritons."""
         return {"num_warps": self.warps, "maxnreg": self.registers, "enable_fp_fusion": True}

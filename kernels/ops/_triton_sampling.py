@@ -1,7 +1,10 @@
 """Bilinear sampling for Triton kernels: packed (x, y) pairs, zeros outside, and its gradients.
 
-A program samples for ROWS (query, head) pairs at a time, LANES channels of each: positions and
-weights are (ROWS,), pixels and sums (ROWS, LANES), `used` masks the channels that there are.
+A program samples for ROWS (query, head) pairs at a time, all channels of each. Positions and
+weights are (ROWS,). Of what has channels there are two tiles of half of them where PARTS is 2, so
+that a thread has channels of one row only, one access of each tile: it then computes that row's
+numbers for itself, and none changes threads. Where PARTS is 1, the second of two tiles means
+nothing.
 """
 
 # mypy: disable-error-code="import-untyped,no-untyped-def,untyped-decorator"
@@ -74,32 +77,82 @@ def inside(pixel, size):
 
 
 @triton.jit
-def across(row_values, LANES: tl.constexpr):
-    """(N,) repeated to (N, LANES).
+def channels(ROWS: tl.constexpr, LANES: tl.constexpr, PARTS: tl.constexpr, VECTOR: tl.constexpr):
+    """The channels of two tiles, each (ROWS, LANES // PARTS).
 
-    The width is written out, not left to broadcasting, so that comparisons come after it: otherwise
-    the compiler moves the predicates between threads beside the numbers they come from.
+    Every other row has its halves the other way round. A half can be half a line of the cache, and
+    rows side by side would else read the same half of their lines at once, from the same banks.
+
+    Args:
+        VECTOR: how many channels one access may have.
     """
-    return tl.broadcast_to(row_values[:, None], (row_values.shape[0], LANES))
+    WIDTH: tl.constexpr = LANES // PARTS
+    channel = tl.max_contiguous(tl.arange(0, WIDTH), VECTOR)[None, :]
+    first = (tl.arange(0, ROWS) % PARTS * WIDTH)[:, None]
+    return first + channel, (LANES - WIDTH - first) + channel
 
 
 @triton.jit
-def add_sample(total, level_pixel, x, y, weight, width, height, KEY: tl.constexpr, used):
-    """`total` and one sample a row, at pixel (x, y) of a level, times its weight.
+def across(row_values, tile):
+    """(ROWS,) repeated to the shape of a tile.
+
+    The shape is written out, not left to broadcasting, so that comparisons come after it: otherwise
+    the compiler moves the predicates between threads beside the numbers they come from.
+    """
+    return tl.broadcast_to(row_values[:, None], tile.shape)
+
+
+@triton.jit
+def add_sample(
+    total,
+    level_pixel,
+    channel,
+    x,
+    y,
+    weight,
+    width,
+    height,
+    KEY: tl.constexpr,
+    DIM: tl.constexpr,
+    PARTS: tl.constexpr,
+):
+    """Two tiles, `total` and one sample a row, at pixel (x, y) of a level, times its weight.
 
     Args:
-        level_pixel: pointers to the channels of the level's first pixel.
+        level_pixel: a pointer to the level's first pixel.
+        channel: two tiles, see `channels`; there are channels up to DIM.
         KEY: elements from one pixel to the next.
     """
-    LANES: tl.constexpr = total.shape[1]
     x, left, right = bilinear_axis(x, width)
     y, top, bottom = bilinear_axis(y, height)
-    w00 = across(weight * top * left, LANES)
-    w01 = across(weight * top * right, LANES)
-    w10 = across(weight * bottom * left, LANES)
-    w11 = across(weight * bottom * right, LANES)
-    above = level_pixel + (y * width + x)[:, None].to(tl.int64) * KEY
-    below = above + width.to(tl.int64) * KEY
+    w00 = across(weight * top * left, channel[0])
+    w01 = across(weight * top * right, channel[0])
+    w10 = across(weight * bottom * left, channel[0])
+    w11 = across(weight * bottom * right, channel[0])
+    above = (y * width + x)[:, None].to(tl.int64) * KEY
+    below = width.to(tl.int64) * KEY
+    first = _add_corners(
+        total[0], level_pixel + channel[0] + above, below, w00, w01, w10, w11, KEY, channel[0] < DIM
+    )
+    second = total[1]
+    if PARTS == 2:
+        second = _add_corners(
+            second,
+            level_pixel + channel[1] + above,
+            below,
+            w00,
+            w01,
+            w10,
+            w11,
+            KEY,
+            channel[1] < DIM,
+        )
+    return first, second
+
+
+@triton.jit
+def _add_corners(total, above, below, w00, w01, w10, w11, KEY: tl.constexpr, used):
+    below += above
     # A weight of zero needs no load, and one that is outside must have none.
     v00 = tl.load(above, nonzero(w00) & used, other=0).to(tl.float32)
     v01 = tl.load(above + KEY, nonzero(w01) & used, other=0).to(tl.float32)
@@ -117,6 +170,7 @@ def add_sample_gradient(
     sums_ptr,
     value_ptr,
     level_pixel,
+    channel,
     x,
     y,
     weight,
@@ -125,42 +179,79 @@ def add_sample_gradient(
     grad,
     steps,
     KEY: tl.constexpr,
-    used,
+    DIM: tl.constexpr,
+    PARTS: tl.constexpr,
 ):
     """Add `grad` times one sample's factors to the sums of its pixels (see `_triton_sums`).
 
     Args:
         sums_ptr, value_ptr: `level_pixel` is an offset from both.
-        grad: (ROWS, LANES) float32, the gradient of the weighted sample.
+        channel: two tiles, see `channels`; there are channels up to DIM.
+        grad: two tiles, the gradient of the weighted sample.
 
     Returns:
         Three (ROWS,): the gradients of the sample's weight, and of its x and y for a weight of 1.
     """
-    LANES: tl.constexpr = grad.shape[1]
     x, left, right = bilinear_axis(x, width)
     y, top, bottom = bilinear_axis(y, height)
+    w00 = across(weight * top * left, channel[0])
+    w01 = across(weight * top * right, channel[0])
+    w10 = across(weight * bottom * left, channel[0])
+    w11 = across(weight * bottom * right, channel[0])
     above = level_pixel + (y * width + x)[:, None].to(tl.int64) * KEY
     below = above + width.to(tl.int64) * KEY
-
     # The gradient of a weight of zero is not zero: here it is the pixel that decides.
     in_left, in_right = inside(x, width), inside(x + 1, width)
     in_top, in_bottom = inside(y, height), inside(y + 1, height)
-    m00, m01 = (in_top & in_left)[:, None] & used, (in_top & in_right)[:, None] & used
-    m10, m11 = (in_bottom & in_left)[:, None] & used, (in_bottom & in_right)[:, None] & used
-    v00 = tl.load(value_ptr + above, m00, other=0).to(tl.float32)
-    v01 = tl.load(value_ptr + above + KEY, m01, other=0).to(tl.float32)
-    v10 = tl.load(value_ptr + below, m10, other=0).to(tl.float32)
-    v11 = tl.load(value_ptr + below + KEY, m11, other=0).to(tl.float32)
-
-    add(sums_ptr + above, grad, across(weight * top * left, LANES), steps, used)
-    add(sums_ptr + above + KEY, grad, across(weight * top * right, LANES), steps, used)
-    add(sums_ptr + below, grad, across(weight * bottom * left, LANES), steps, used)
-    add(sums_ptr + below + KEY, grad, across(weight * bottom * right, LANES), steps, used)
-
-    d00, d01 = tl.sum(v00 * grad, 1), tl.sum(v01 * grad, 1)
-    d10, d11 = tl.sum(v10 * grad, 1), tl.sum(v11 * grad, 1)
+    corner = (
+        (above, (in_top & in_left)[:, None], w00),
+        (above + KEY, (in_top & in_right)[:, None], w01),
+        (below, (in_bottom & in_left)[:, None], w10),
+        (below + KEY, (in_bottom & in_right)[:, None], w11),
+    )
+    d00 = _corner_gradient(sums_ptr, value_ptr, corner[0], channel, grad, steps, DIM, PARTS)
+    d01 = _corner_gradient(sums_ptr, value_ptr, corner[1], channel, grad, steps, DIM, PARTS)
+    d10 = _corner_gradient(sums_ptr, value_ptr, corner[2], channel, grad, steps, DIM, PARTS)
+    d11 = _corner_gradient(sums_ptr, value_ptr, corner[3], channel, grad, steps, DIM, PARTS)
     along_top = left * d00 + right * d01
     along_bottom = left * d10 + right * d11
     # A pixel to the right moves 1 from left to right.
     grad_x = top * (d01 - d00) + bottom * (d11 - d10)
     return top * along_top + bottom * along_bottom, grad_x, along_bottom - along_top
+
+
+@triton.jit
+def _corner_gradient(
+    sums_ptr, value_ptr, corner, channel, grad, steps, DIM: tl.constexpr, PARTS: tl.constexpr
+):
+    """Add to one pixel's sums. Returns (ROWS,), the pixel's value times the gradient."""
+    pixel, there, weight = corner[0], corner[1], corner[2]
+    used = channel[0] < DIM
+    value = tl.load(value_ptr + (pixel + channel[0]), there & used, other=0).to(tl.float32)
+    products = value * grad[0]
+    add(sums_ptr + (pixel + channel[0]), grad[0], weight, steps, used)
+    if PARTS == 2:
+        used = channel[1] < DIM
+        value = tl.load(value_ptr + (pixel + channel[1]), there & used, other=0).to(tl.float32)
+        products += value * grad[1]
+        add(sums_ptr + (pixel + channel[1]), grad[1], weight, steps, used)
+    return tl.sum(products, 1)
+
+
+@triton.jit
+def load_channels(pointer, channel, DIM: tl.constexpr, PARTS: tl.constexpr):
+    """Two float32 tiles of channels that start at `pointer`, (ROWS, 1)."""
+    first = tl.load(pointer + channel[0], channel[0] < DIM, other=0).to(tl.float32)
+    second = first
+    if PARTS == 2:
+        second = tl.load(pointer + channel[1], channel[1] < DIM, other=0).to(tl.float32)
+    return first, second
+
+
+@triton.jit
+def store_channels(pointer, channel, total, live, DIM: tl.constexpr, PARTS: tl.constexpr):
+    """Store two tiles of channels for the rows that there are, from `pointer`, (ROWS, 1), on."""
+    dtype: tl.constexpr = pointer.dtype.element_ty
+    tl.store(pointer + channel[0], total[0].to(dtype), live[:, None] & (channel[0] < DIM))
+    if PARTS == 2:
+        tl.store(pointer + channel[1], total[1].to(dtype), live[:, None] & (channel[1] < DIM))

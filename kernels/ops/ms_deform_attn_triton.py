@@ -19,8 +19,18 @@ from torch import Tensor
 
 from . import _triton_launch as launch
 from . import _triton_sums as pixel_sums
+from ._triton_attention import program_rows
 from ._triton_launch import Size
-from ._triton_sampling import add_sample, add_sample_gradient, pack, pair_pointer, unpack
+from ._triton_sampling import (
+    add_sample,
+    add_sample_gradient,
+    channels,
+    load_channels,
+    pack,
+    pair_pointer,
+    store_channels,
+    unpack,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,9 +144,7 @@ def _forward(
             levels,
             points,
             HEADS=heads,
-            DIM=dim,
-            LANES=triton.next_power_of_2(dim),
-            ROWS=size.rows,
+            **size.tile("forward", value),
             **size.options(),
         )
     return out
@@ -153,7 +161,7 @@ def _backward(
     size: Size | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     launch.check_dtypes(grad_out, value, sampling_locations, attention_weights)
-    batch, keys, heads, dim = value.shape
+    batch, keys, heads, _ = value.shape
     _, queries, _, levels, points, _ = sampling_locations.shape
     locations, weights = launch.aligned_pairs(sampling_locations), attention_weights.contiguous()
     grad_locations, grad_weights = torch.empty_like(locations), torch.empty_like(weights)
@@ -184,9 +192,7 @@ def _backward(
             levels,
             points,
             HEADS=heads,
-            DIM=dim,
-            LANES=triton.next_power_of_2(dim),
-            ROWS=size.rows,
+            **size.tile("backward", value),
             **size.options(),
         )
     grad_value = pixel_sums.gradient(sums, steps, value.dtype)
@@ -208,46 +214,47 @@ def _forward_kernel(
     HEADS: tl.constexpr,
     DIM: tl.constexpr,
     LANES: tl.constexpr,
+    PARTS: tl.constexpr,
+    VECTOR: tl.constexpr,
     ROWS: tl.constexpr,
 ):
     """Out: (B, Q, H, D). LANES is DIM rounded up to a power of two."""
     KEY: tl.constexpr = HEADS * DIM
-    blocks = tl.cdiv(queries, ROWS)
-    item = (tl.program_id(0) // blocks // HEADS).to(tl.int64)
-    head = tl.program_id(0) // blocks % HEADS
-    query = tl.program_id(0) % blocks * ROWS + tl.arange(0, ROWS)
-    # Rows past the last query repeat it, and are not stored: no load needs a mask.
-    row = (item * queries + tl.minimum(query, queries - 1)) * HEADS + head
-    lane = tl.arange(0, LANES)[None, :]
-    used = lane < DIM
+    item, head, first_query, query, live = program_rows(queries, HEADS, ROWS)
+    first_row = (item * queries + first_query) * HEADS + head
+    channel = channels(ROWS, LANES, PARTS, VECTOR)
 
-    first_pixel = value_ptr + (item * keys * KEY + head * DIM) + lane
-    locations = pair_pointer(locations_ptr) + row * (levels * points)
-    weights = weights_ptr + row * (levels * points)
-    total = tl.zeros((ROWS, LANES), tl.float32)
+    samples = levels * points
+    first_pixel = value_ptr + (item * keys * KEY + head * DIM)
+    locations = pair_pointer(locations_ptr) + first_row * samples
+    weights = weights_ptr + first_row * samples
+    first_sample = query * (HEADS * samples)
+    sample = 0
+    total = tl.zeros(channel[0].shape, tl.float32), tl.zeros(channel[0].shape, tl.float32)
     for level in range(levels):
         height = tl.load(shapes_ptr + 2 * level).to(tl.int32)
         width = tl.load(shapes_ptr + 2 * level + 1).to(tl.int32)
         level_pixel = first_pixel + tl.load(starts_ptr + level).to(tl.int64) * KEY
         for _ in range(points):
-            location_x, location_y = unpack(tl.load(locations), locations_ptr.dtype.element_ty)
-            weight = tl.load(weights).to(tl.float32)
+            location = tl.load(locations + (first_sample + sample))
+            location_x, location_y = unpack(location, locations_ptr.dtype.element_ty)
+            weight = tl.load(weights + (first_sample + sample)).to(tl.float32)
             total = add_sample(
                 total,
                 level_pixel,
+                channel,
                 location_x * width - 0.5,
                 location_y * height - 0.5,
                 weight,
                 width,
                 height,
                 KEY,
-                used,
+                DIM,
+                PARTS,
             )
-            locations += 1
-            weights += 1
-    stored = (query < queries)[:, None] & used
-    out = out_ptr + row[:, None] * DIM + lane
-    tl.store(out, total.to(out_ptr.dtype.element_ty), stored)
+            sample += 1
+    out = out_ptr + first_row * DIM + query[:, None] * KEY
+    store_channels(out, channel, total, live, DIM, PARTS)
 
 
 @triton.jit(do_not_specialize=["keys", "queries", "levels", "points"])
@@ -269,41 +276,41 @@ def _backward_kernel(
     HEADS: tl.constexpr,
     DIM: tl.constexpr,
     LANES: tl.constexpr,
+    PARTS: tl.constexpr,
+    VECTOR: tl.constexpr,
     ROWS: tl.constexpr,
 ):
     """Adds to grad_value, float32, or int64 in steps of 1 / steps when `steps_ptr` is given."""
     KEY: tl.constexpr = HEADS * DIM
-    blocks = tl.cdiv(queries, ROWS)
-    item = (tl.program_id(0) // blocks // HEADS).to(tl.int64)
-    head = tl.program_id(0) // blocks % HEADS
-    query = tl.program_id(0) % blocks * ROWS + tl.arange(0, ROWS)
-    live = query < queries
-    row = (item * queries + tl.minimum(query, queries - 1)) * HEADS + head
-    # In fours also where eight 16-bit values would fit one load: additions to float32 come in
-    # fours, and numbers that change threads in between go through shared memory.
-    lane = tl.max_contiguous(tl.arange(0, LANES), 4)[None, :]
-    used = lane < DIM
+    item, head, first_query, query, live = program_rows(queries, HEADS, ROWS)
+    first_row = (item * queries + first_query) * HEADS + head
+    channel = channels(ROWS, LANES, PARTS, VECTOR)
 
-    first_pixel = (item * keys * KEY + head * DIM) + lane
-    sample = row * (levels * points)
-    locations = pair_pointer(locations_ptr) + sample
-    weights = weights_ptr + sample
-    grad_locations = pair_pointer(grad_locations_ptr) + sample
-    grad_weights = grad_weights_ptr + sample
-    grad = tl.load(grad_out_ptr + row[:, None] * DIM + lane, used, other=0).to(tl.float32)
+    samples = levels * points
+    first_pixel = item * keys * KEY + head * DIM
+    locations = pair_pointer(locations_ptr) + first_row * samples
+    weights = weights_ptr + first_row * samples
+    grad_locations = pair_pointer(grad_locations_ptr) + first_row * samples
+    grad_weights = grad_weights_ptr + first_row * samples
+    first_sample = query * (HEADS * samples)
+    sample = 0
+    grad_out = grad_out_ptr + first_row * DIM + query[:, None] * KEY
+    grad = load_channels(grad_out, channel, DIM, PARTS)
     steps = 1.0 if steps_ptr is None else tl.load(steps_ptr)
     for level in range(levels):
         height = tl.load(shapes_ptr + 2 * level).to(tl.int32)
         width = tl.load(shapes_ptr + 2 * level + 1).to(tl.int32)
         level_pixel = first_pixel + tl.load(starts_ptr + level).to(tl.int64) * KEY
         for _ in range(points):
-            location_x, location_y = unpack(tl.load(locations), locations_ptr.dtype.element_ty)
+            location = tl.load(locations + (first_sample + sample))
+            location_x, location_y = unpack(location, locations_ptr.dtype.element_ty)
             # Zero for rows past the last query: they add nothing to grad_value.
-            weight = tl.load(weights, live, other=0).to(tl.float32)
+            weight = tl.load(weights + (first_sample + sample), live, other=0).to(tl.float32)
             grad_weight, grad_x, grad_y = add_sample_gradient(
                 grad_value_ptr,
                 value_ptr,
                 level_pixel,
+                channel,
                 location_x * width - 0.5,
                 location_y * height - 0.5,
                 weight,
@@ -312,15 +319,14 @@ def _backward_kernel(
                 grad,
                 steps,
                 KEY,
-                used,
+                DIM,
+                PARTS,
             )
             # A location of 1 is `width` pixels.
             grad_x *= weight * width
             grad_y *= weight * height
-            tl.store(grad_weights, grad_weight.to(grad_weights_ptr.dtype.element_ty), live)
+            grad_weight = grad_weight.to(grad_weights_ptr.dtype.element_ty)
+            tl.store(grad_weights + (first_sample + sample), grad_weight, live)
             pair = pack(grad_x, grad_y, grad_locations_ptr.dtype.element_ty)
-            tl.store(grad_locations, pair, live)
-            locations += 1
-            weights += 1
-            grad_locations += 1
-            grad_weights += 1
+            tl.store(grad_locations + (first_sample + sample), pair, live)
+            sample += 1

@@ -28,7 +28,16 @@ from ._triton_attention import (
     weight_gradients,
 )
 from ._triton_launch import Size
-from ._triton_sampling import add_sample, add_sample_gradient, pack, pair_pointer, unpack
+from ._triton_sampling import (
+    add_sample,
+    add_sample_gradient,
+    channels,
+    load_channels,
+    pack,
+    pair_pointer,
+    store_channels,
+    unpack,
+)
 from ._triton_visibility import camera_groups, count_seeing, first_bit, masks, seeing
 
 if TYPE_CHECKING:
@@ -165,7 +174,7 @@ class _Inputs(NamedTuple):
         batch, queries, _, levels, points, _ = self.offsets.shape
         return cameras, batch, keys, queries, levels, points, self.visibility.shape[3]
 
-    def constants(self, size: Size, first_item_visibility: bool) -> dict[str, int | bool]:
+    def constants(self, first_item_visibility: bool) -> dict[str, int | bool]:
         """What the kernels are compiled for."""
         heights = self.visibility.shape[3]
         groups, cameras = camera_groups(self.value.shape[1], heights)
@@ -176,9 +185,6 @@ class _Inputs(NamedTuple):
             "HEIGHTS": triton.next_power_of_2(heights),
             "CHUNK": softmax_chunk(self.logits.shape[3]),
             "HEADS": self.value.shape[3],
-            "DIM": self.value.shape[4],
-            "LANES": triton.next_power_of_2(self.value.shape[4]),
-            "ROWS": size.rows,
         }
 
 
@@ -196,7 +202,8 @@ def _forward(inputs: _Inputs, first_item_visibility: bool, size: Size | None) ->
             out,
             *inputs.prepared(),
             *inputs.sizes(),
-            **inputs.constants(size, first_item_visibility),
+            **inputs.constants(first_item_visibility),
+            **size.tile("forward", value),
             **size.options(),
         )
     return out
@@ -217,7 +224,7 @@ def _backward(
     if deterministic and grad_out.numel() and logits.numel():
         steps = attention_steps(grad_out, logits)
         size = launch.deterministic_size(size)
-    constants = inputs.constants(size, first_item_visibility)
+    constants = inputs.constants(first_item_visibility)
     if constants["GROUPS"] > 1:
         # Groups of cameras add up in the gradients' memory: 16 bits would round after each group.
         inputs = inputs._replace(offsets=offsets.float(), logits=logits.float())
@@ -237,6 +244,7 @@ def _backward(
                 *prepared,
                 *inputs.sizes(),
                 **constants,
+                **size.tile("backward", value),
                 **size.options(),
             )
     grad_value = pixel_sums.gradient(sums, steps, value.dtype)
@@ -271,20 +279,21 @@ def _forward_kernel(
     HEADS: tl.constexpr,
     DIM: tl.constexpr,
     LANES: tl.constexpr,
+    PARTS: tl.constexpr,
+    VECTOR: tl.constexpr,
     ROWS: tl.constexpr,
 ):
     """Out: (B, Q, H, D). LANES is DIM rounded up to a power of two."""
     KEY: tl.constexpr = HEADS * DIM
     item, head, first_query, query, live = program_rows(queries, HEADS, ROWS)
     first_row = (item * queries + first_query) * HEADS + head
-    lane = tl.arange(0, LANES)[None, :]
-    used = lane < DIM
+    channel = channels(ROWS, LANES, PARTS, VECTOR)
 
     samples = levels * points
     offsets = pair_pointer(offsets_ptr) + first_row * samples
     logits = logits_ptr + first_row * samples
     first_sample = query * (HEADS * samples)
-    maximum, log2_sum = softmax_statistics(logits + first_sample, samples, ROWS, CHUNK)
+    maximum, log2_sum = softmax_statistics(logits, first_sample, samples, CHUNK)
     stride = batch.to(tl.int64) * queries * heights  # from camera to camera
     visibility = visibility_ptr + first_query.to(tl.int64) * heights
     item_visibility = visibility + item * queries * heights
@@ -293,39 +302,54 @@ def _forward_kernel(
     log2_sum += tl.log2(count)
     if not FIRST_ITEM:
         visibility = item_visibility
-    total = tl.zeros((ROWS, LANES), tl.float32)
+    total = tl.zeros(channel[0].shape, tl.float32), tl.zeros(channel[0].shape, tl.float32)
     for group in range(GROUPS):
         first = group * CAMERAS
         flags = seeing(visibility, stride, query, first, cameras, heights, CAMERAS, HEIGHTS)
         row_mask, mask = masks(flags, CAMERAS)
-        while mask != 0:
-            bit = first_bit(mask)
-            mask &= mask - 1
-            seen = ((row_mask >> bit) & 1) != 0
-            camera = (first + bit).to(tl.int64)
-            first_pixel = value_ptr + ((item * cameras + camera) * keys * KEY + head * DIM) + lane
-            references = pair_pointer(references_ptr) + camera * stride
-            references += (item * queries + first_query) * heights
-            sample = first_sample
-            for level in range(levels):
-                height = tl.load(shapes_ptr + 2 * level).to(tl.int32)
-                width = tl.load(shapes_ptr + 2 * level + 1).to(tl.int32)
-                level_pixel = first_pixel + tl.load(starts_ptr + level).to(tl.int64) * KEY
-                pillar = 0
-                for _ in range(points):
-                    reference = tl.load(references + (query * heights + pillar))
-                    reference_x, reference_y = unpack(reference, references_ptr.dtype.element_ty)
-                    offset = tl.load(offsets + sample)
-                    offset_x, offset_y = unpack(offset, offsets_ptr.dtype.element_ty)
-                    weight = softmax_weight(tl.load(logits + sample), maximum, log2_sum)
-                    # What the camera does not see is outside of every level.
-                    x = tl.where(seen, reference_x * width + (offset_x - 0.5), -2.0)
-                    y = reference_y * height + (offset_y - 0.5)
-                    total = add_sample(total, level_pixel, x, y, weight, width, height, KEY, used)
-                    pillar = tl.where(pillar + 1 < heights, pillar + 1, 0)
-                    sample += 1
-    out = out_ptr + first_row * DIM + query[:, None] * KEY + lane
-    tl.store(out, total.to(out_ptr.dtype.element_ty), live[:, None] & used)
+        for bit in range(CAMERAS):
+            if ((mask >> bit) & 1) != 0:
+                seen = ((row_mask >> bit) & 1) != 0
+                camera = (first + bit).to(tl.int64)
+                first_pixel = value_ptr + ((item * cameras + camera) * keys * KEY + head * DIM)
+                references = pair_pointer(references_ptr) + camera * stride
+                references += (item * queries + first_query) * heights
+                sample = 0
+                for level in range(levels):
+                    height = tl.load(shapes_ptr + 2 * level).to(tl.int32)
+                    width = tl.load(shapes_ptr + 2 * level + 1).to(tl.int32)
+                    level_pixel = first_pixel + tl.load(starts_ptr + level).to(tl.int64) * KEY
+                    pillar = 0
+                    for _ in range(points):
+                        reference = tl.load(references + (query * heights + pillar))
+                        reference_x, reference_y = unpack(
+                            reference, references_ptr.dtype.element_ty
+                        )
+                        offset = tl.load(offsets + (first_sample + sample))
+                        offset_x, offset_y = unpack(offset, offsets_ptr.dtype.element_ty)
+                        weight = softmax_weight(
+                            tl.load(logits + (first_sample + sample)), maximum, log2_sum
+                        )
+                        # What the camera does not see is outside of every level.
+                        x = tl.where(seen, reference_x * width + (offset_x - 0.5), -2.0)
+                        y = reference_y * height + (offset_y - 0.5)
+                        total = add_sample(
+                            total,
+                            level_pixel,
+                            channel,
+                            x,
+                            y,
+                            weight,
+                            width,
+                            height,
+                            KEY,
+                            DIM,
+                            PARTS,
+                        )
+                        pillar = tl.where(pillar + 1 < heights, pillar + 1, 0)
+                        sample += 1
+    out = out_ptr + first_row * DIM + query[:, None] * KEY
+    store_channels(out, channel, total, live, DIM, PARTS)
 
 
 @triton.jit(do_not_specialize=_SIZES)
@@ -358,6 +382,8 @@ def _backward_kernel(
     HEADS: tl.constexpr,
     DIM: tl.constexpr,
     LANES: tl.constexpr,
+    PARTS: tl.constexpr,
+    VECTOR: tl.constexpr,
     ROWS: tl.constexpr,
 ):
     """Adds to grad_value, float32, or int64 in steps of 1 / steps when `steps_ptr` is given.
@@ -368,10 +394,7 @@ def _backward_kernel(
     KEY: tl.constexpr = HEADS * DIM
     item, head, first_query, query, live = program_rows(queries, HEADS, ROWS)
     first_row = (item * queries + first_query) * HEADS + head
-    # In fours also where eight 16-bit values would fit one load: additions to float32 come in
-    # fours, and numbers that change threads in between go through shared memory.
-    lane = tl.max_contiguous(tl.arange(0, LANES), 4)[None, :]
-    used = lane < DIM
+    channel = channels(ROWS, LANES, PARTS, VECTOR)
 
     samples = levels * points
     offsets = pair_pointer(offsets_ptr) + first_row * samples
@@ -379,15 +402,15 @@ def _backward_kernel(
     logits = logits_ptr + first_row * samples
     grad_weights = grad_weights_ptr + first_row * samples
     first_sample = query * (HEADS * samples)
-    maximum, log2_sum = softmax_statistics(logits + first_sample, samples, ROWS, CHUNK)
+    maximum, log2_sum = softmax_statistics(logits, first_sample, samples, CHUNK)
     stride = batch.to(tl.int64) * queries * heights  # from camera to camera
     visibility = visibility_ptr + first_query.to(tl.int64) * heights
     item_visibility = visibility + item * queries * heights
     references = pair_pointer(references_ptr) + (item * queries + first_query) * heights
     count = count_seeing(item_visibility, stride, query, cameras, heights, GROUPS, CAMERAS, HEIGHTS)
-    grad_out = grad_out_ptr + first_row * DIM + query[:, None] * KEY + lane
-    grad = tl.load(grad_out, used, other=0).to(tl.float32)
-    grad /= count[:, None]
+    grad_out = grad_out_ptr + first_row * DIM + query[:, None] * KEY
+    grad = load_channels(grad_out, channel, DIM, PARTS)
+    grad = grad[0] / count[:, None], grad[1] / count[:, None]
     steps = 1.0 if steps_ptr is None else tl.load(steps_ptr)
     if not FIRST_ITEM:
         visibility = item_visibility
@@ -398,19 +421,21 @@ def _backward_kernel(
         row_mask, mask = masks(flags, CAMERAS)
         row_mask = tl.where(live, row_mask, 0)
         mean = tl.zeros((ROWS,), tl.float32)
-        sample = first_sample
+        sample = 0
         for level in range(levels):
             height = tl.load(shapes_ptr + 2 * level).to(tl.int32)
             width = tl.load(shapes_ptr + 2 * level + 1).to(tl.int32)
-            level_pixel = tl.load(starts_ptr + level).to(tl.int64) * KEY + head * DIM + lane
+            level_pixel = tl.load(starts_ptr + level).to(tl.int64) * KEY + head * DIM
             pillar = 0
             for _ in range(points):
-                offset = tl.load(offsets + sample)
+                offset = tl.load(offsets + (first_sample + sample))
                 offset_x, offset_y = unpack(offset, offsets_ptr.dtype.element_ty)
-                weight = softmax_weight(tl.load(logits + sample), maximum, log2_sum)
+                weight = softmax_weight(
+                    tl.load(logits + (first_sample + sample)), maximum, log2_sum
+                )
                 earlier = live & (group > 0)
-                grad_weight = tl.load(grad_weights + sample, earlier, other=0.0)
-                pair = tl.load(grad_offsets + sample, earlier, other=0)
+                grad_weight = tl.load(grad_weights + (first_sample + sample), earlier, other=0.0)
+                pair = tl.load(grad_offsets + (first_sample + sample), earlier, other=0)
                 grad_x, grad_y = unpack(pair, grad_offsets_ptr.dtype.element_ty)
                 rest = mask
                 while rest != 0:
@@ -427,6 +452,7 @@ def _backward_kernel(
                         grad_value_ptr,
                         value_ptr,
                         level_pixel + (item * cameras + camera) * keys * KEY,
+                        channel,
                         x,
                         y,
                         weight,
@@ -435,23 +461,25 @@ def _backward_kernel(
                         grad,
                         steps,
                         KEY,
-                        used,
+                        DIM,
+                        PARTS,
                     )
                     grad_weight += of_weight
                     grad_x += weight * of_x
                     grad_y += weight * of_y
                 mean += weight * grad_weight
-                tl.store(grad_weights + sample, grad_weight, live)
+                tl.store(grad_weights + (first_sample + sample), grad_weight, live)
                 pair = pack(grad_x, grad_y, grad_offsets_ptr.dtype.element_ty)
-                tl.store(grad_offsets + sample, pair, live)
+                tl.store(grad_offsets + (first_sample + sample), pair, live)
                 pillar = tl.where(pillar + 1 < heights, pillar + 1, 0)
                 sample += 1
         if GROUPS > 1:
             tl.debug_barrier()  # the next group reads what other threads have stored
     store_logit_gradients(
-        grad_logits_ptr + first_row * samples + first_sample,
-        grad_weights + first_sample,
-        logits + first_sample,
+        grad_logits_ptr + first_row * samples,
+        grad_weights,
+        logits,
+        first_sample,
         maximum,
         log2_sum,
         mean,

@@ -27,7 +27,16 @@ from ._triton_attention import (
     weight_gradients,
 )
 from ._triton_launch import Size
-from ._triton_sampling import add_sample, add_sample_gradient, pack, pair_pointer, unpack
+from ._triton_sampling import (
+    add_sample,
+    add_sample_gradient,
+    channels,
+    load_channels,
+    pack,
+    pair_pointer,
+    store_channels,
+    unpack,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,14 +139,11 @@ class _Inputs(NamedTuple):
         _, queries, _, queue, levels, points, _ = self.offsets.shape
         return queue, self.value.shape[1], queries, levels, points
 
-    def constants(self, size: Size) -> dict[str, int]:
+    def constants(self) -> dict[str, int]:
         """What the kernels are compiled for."""
         return {
             "CHUNK": softmax_chunk(self.logits.shape[4]),
             "HEADS": self.value.shape[2],
-            "DIM": self.value.shape[3],
-            "LANES": triton.next_power_of_2(self.value.shape[3]),
-            "ROWS": size.rows,
         }
 
 
@@ -155,7 +161,8 @@ def _forward(inputs: _Inputs, size: Size | None) -> Tensor:
             out,
             *inputs.prepared(),
             *inputs.sizes(),
-            **inputs.constants(size),
+            **inputs.constants(),
+            **size.tile("forward", value),
             **size.options(),
         )
     return out
@@ -188,7 +195,8 @@ def _backward(
             steps,
             *prepared,
             *inputs.sizes(),
-            **inputs.constants(size),
+            **inputs.constants(),
+            **size.tile("backward", value),
             **size.options(),
         )
     return pixel_sums.gradient(sums, steps, value.dtype), grad_offsets, grad_logits
@@ -215,27 +223,29 @@ def _forward_kernel(
     HEADS: tl.constexpr,
     DIM: tl.constexpr,
     LANES: tl.constexpr,
+    PARTS: tl.constexpr,
+    VECTOR: tl.constexpr,
     ROWS: tl.constexpr,
 ):
     """Out: (B, Q, H, D). LANES is DIM rounded up to a power of two."""
     KEY: tl.constexpr = HEADS * DIM
     item, head, first_query, query, live = program_rows(queries, HEADS, ROWS)
     first_row = (item * queries + first_query) * HEADS + head
-    lane = tl.arange(0, LANES)[None, :]
-    used = lane < DIM
+    channel = channels(ROWS, LANES, PARTS, VECTOR)
 
     samples = levels * points
     offsets = pair_pointer(offsets_ptr) + first_row * queue * samples
     logits = logits_ptr + first_row * queue * samples
-    sample = query * (HEADS * queue * samples)
-    total = tl.zeros((ROWS, LANES), tl.float32)
+    total = tl.zeros(channel[0].shape, tl.float32), tl.zeros(channel[0].shape, tl.float32)
     for entry in range(queue):
-        maximum, log2_sum = softmax_statistics(logits + sample, samples, ROWS, CHUNK)
+        first_sample = (query * (HEADS * queue) + entry) * samples
+        maximum, log2_sum = softmax_statistics(logits, first_sample, samples, CHUNK)
         # Divides every weight by the number of entries.
         log2_sum += tl.log2(queue.to(tl.float32))
         item_entry = item * queue + entry
-        first_pixel = value_ptr + (item_entry * keys * KEY + head * DIM) + lane
+        first_pixel = value_ptr + (item_entry * keys * KEY + head * DIM)
         references = pair_pointer(references_ptr) + (item_entry * queries + first_query) * levels
+        sample = 0
         for level in range(levels):
             height = tl.load(shapes_ptr + 2 * level).to(tl.int32)
             width = tl.load(shapes_ptr + 2 * level + 1).to(tl.int32)
@@ -244,23 +254,27 @@ def _forward_kernel(
             reference_x, reference_y = unpack(reference, references_ptr.dtype.element_ty)
             first_x, first_y = reference_x * width - 0.5, reference_y * height - 0.5
             for _ in range(points):
-                offset = tl.load(offsets + sample)
+                offset = tl.load(offsets + (first_sample + sample))
                 offset_x, offset_y = unpack(offset, offsets_ptr.dtype.element_ty)
-                weight = softmax_weight(tl.load(logits + sample), maximum, log2_sum)
+                weight = softmax_weight(
+                    tl.load(logits + (first_sample + sample)), maximum, log2_sum
+                )
                 total = add_sample(
                     total,
                     level_pixel,
+                    channel,
                     first_x + offset_x,
                     first_y + offset_y,
                     weight,
                     width,
                     height,
                     KEY,
-                    used,
+                    DIM,
+                    PARTS,
                 )
                 sample += 1
-    out = out_ptr + first_row * DIM + query[:, None] * KEY + lane
-    tl.store(out, total.to(out_ptr.dtype.element_ty), live[:, None] & used)
+    out = out_ptr + first_row * DIM + query[:, None] * KEY
+    store_channels(out, channel, total, live, DIM, PARTS)
 
 
 @triton.jit(do_not_specialize=_SIZES)
@@ -286,6 +300,8 @@ def _backward_kernel(
     HEADS: tl.constexpr,
     DIM: tl.constexpr,
     LANES: tl.constexpr,
+    PARTS: tl.constexpr,
+    VECTOR: tl.constexpr,
     ROWS: tl.constexpr,
 ):
     """Adds to grad_value, float32, or int64 in steps of 1 / steps when `steps_ptr` is given.
@@ -296,10 +312,7 @@ def _backward_kernel(
     KEY: tl.constexpr = HEADS * DIM
     item, head, first_query, query, live = program_rows(queries, HEADS, ROWS)
     first_row = (item * queries + first_query) * HEADS + head
-    # In fours also where eight 16-bit values would fit one load: additions to float32 come in
-    # fours, and numbers that change threads in between go through shared memory.
-    lane = tl.max_contiguous(tl.arange(0, LANES), 4)[None, :]
-    used = lane < DIM
+    channel = channels(ROWS, LANES, PARTS, VECTOR)
 
     samples = levels * points
     offsets = pair_pointer(offsets_ptr) + first_row * queue * samples
@@ -307,17 +320,18 @@ def _backward_kernel(
     logits = logits_ptr + first_row * queue * samples
     grad_logits = grad_logits_ptr + first_row * queue * samples
     grad_weights = grad_weights_ptr + first_row * queue * samples
-    grad_out = grad_out_ptr + first_row * DIM + query[:, None] * KEY + lane
-    grad = tl.load(grad_out, used, other=0).to(tl.float32) / queue.to(tl.float32)
+    grad_out = grad_out_ptr + first_row * DIM + query[:, None] * KEY
+    grad = load_channels(grad_out, channel, DIM, PARTS)
+    grad = grad[0] / queue.to(tl.float32), grad[1] / queue.to(tl.float32)
     steps = 1.0 if steps_ptr is None else tl.load(steps_ptr)
     for entry in range(queue):
         first_sample = (query * (HEADS * queue) + entry) * samples
-        maximum, log2_sum = softmax_statistics(logits + first_sample, samples, ROWS, CHUNK)
+        maximum, log2_sum = softmax_statistics(logits, first_sample, samples, CHUNK)
         item_entry = item * queue + entry
-        first_pixel = (item_entry * keys * KEY + head * DIM) + lane
+        first_pixel = item_entry * keys * KEY + head * DIM
         references = pair_pointer(references_ptr) + (item_entry * queries + first_query) * levels
         mean = tl.zeros((ROWS,), tl.float32)  # over the weights, of their gradients
-        sample = first_sample
+        sample = 0
         for level in range(levels):
             height = tl.load(shapes_ptr + 2 * level).to(tl.int32)
             width = tl.load(shapes_ptr + 2 * level + 1).to(tl.int32)
@@ -326,15 +340,18 @@ def _backward_kernel(
             reference_x, reference_y = unpack(reference, references_ptr.dtype.element_ty)
             first_x, first_y = reference_x * width - 0.5, reference_y * height - 0.5
             for _ in range(points):
-                offset = tl.load(offsets + sample)
+                offset = tl.load(offsets + (first_sample + sample))
                 offset_x, offset_y = unpack(offset, offsets_ptr.dtype.element_ty)
-                weight = softmax_weight(tl.load(logits + sample), maximum, log2_sum)
+                weight = softmax_weight(
+                    tl.load(logits + (first_sample + sample)), maximum, log2_sum
+                )
                 # Rows past the last query add nothing to grad_value.
                 weight = tl.where(live, weight, 0.0)
                 grad_weight, grad_x, grad_y = add_sample_gradient(
                     grad_value_ptr,
                     value_ptr,
                     level_pixel,
+                    channel,
                     first_x + offset_x,
                     first_y + offset_y,
                     weight,
@@ -343,17 +360,19 @@ def _backward_kernel(
                     grad,
                     steps,
                     KEY,
-                    used,
+                    DIM,
+                    PARTS,
                 )
                 mean += weight * grad_weight
-                tl.store(grad_weights + sample, grad_weight, live)
+                tl.store(grad_weights + (first_sample + sample), grad_weight, live)
                 pair = pack(weight * grad_x, weight * grad_y, grad_offsets_ptr.dtype.element_ty)
-                tl.store(grad_offsets + sample, pair, live)
+                tl.store(grad_offsets + (first_sample + sample), pair, live)
                 sample += 1
         store_logit_gradients(
-            grad_logits + first_sample,
-            grad_weights + first_sample,
-            logits + first_sample,
+            grad_logits,
+            grad_weights,
+            logits,
+            first_sample,
             maximum,
             log2_sum,
             mean,
