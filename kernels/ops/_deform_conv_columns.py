@@ -17,8 +17,8 @@ from ._deform_conv_geometry import Geometry, Gradients, Pair, empty_out
 from ._dispatch import sum_dtype
 
 # Of columns held at once: they stay in the last cache, and weights of many channels, which every
-# product reads whole, meet enough pixels: with torch's products a quarter of it took up to twice the
-# time. A GPU wants few launches.
+# product reads whole, meet enough pixels; with torch's products a quarter of it took up to twice
+# the time. A GPU wants few launches.
 _BYTES_CPU = 8 << 20
 _BYTES = 256 << 20
 
@@ -65,7 +65,7 @@ def forward(
     work = _Work(samples, input, offset, mask, weight, geometry)
     out = empty_out(input, weight, geometry)
     targets = work.by_group(out)
-    weights = work.weights.transpose(1, 2).contiguous()
+    weights = work.weights.permute(0, 3, 2, 1).flatten(1, 2).contiguous()
     biases = None
     if bias is not None:
         biases = bias.to(work.dtype).view(geometry.groups, -1)
@@ -96,8 +96,9 @@ def backward(
     """See `modulated_deform_conv2d_backward`."""
     work = _Work(samples, input, offset, mask, weight, geometry)
     grads_out = work.by_group(grad_out)
+    weights = work.weights.transpose(2, 3).flatten(2)
     grad_input, grad_weight = torch.empty_like(input), torch.empty_like(weight)
-    grad_weights = torch.zeros_like(work.weights)
+    grad_weights = torch.zeros_like(weights)
     # Per image, deform group and tap: the gradients of y, x and mask, in the sums' dtype.
     shares = torch.empty(
         *work.offset.shape[:3], 3, work.offset.shape[4], dtype=work.dtype, device=input.device
@@ -109,8 +110,8 @@ def backward(
             part = slice(first, first + columns.shape[1])
             grad = grads[..., part].to(work.dtype)
             flat = columns.flatten(2)
-            for group, weights in enumerate(work.weights):
-                samples.multiply(grad[group].t(), weights, flat[group], add=False)
+            for group, column in enumerate(flat):
+                samples.multiply(grad[group].t(), weights[group], column, add=False)
             shares[item, ..., part] = sampled.backward(first, columns, grad_image)
             for group, into in enumerate(grad_weights):
                 samples.multiply(grad[group], flat[group], into, add=True)
@@ -154,9 +155,10 @@ class _Work:
         self.mask = mask
         if mask is not None:
             self.mask = mask.to(self.dtype).contiguous().view(batch, deform_groups, taps, -1)
-        # (groups, out channels / groups, taps * C / groups)
-        last = weight.to(self.dtype).permute(0, 2, 3, 1)
-        self.weights = last.reshape(geometry.groups, weight.shape[0] // geometry.groups, -1)
+        # (groups, out channels / groups, C / groups, taps)
+        self.weights = weight.to(self.dtype).reshape(
+            geometry.groups, weight.shape[0] // geometry.groups, weight.shape[1], taps
+        )
 
         held = _BYTES_CPU if input.device.type == "cpu" else _BYTES
         pixel = taps * input.shape[1]
