@@ -17,9 +17,9 @@ struct Levels {
   }
 };
 
-// location * size - 0.5, rounded as torch's grid_sample rounds it on a CPU, with its grid of -1 to 1
-// and one fused multiply-add. A sample on the line between two pixels, where those of a regular grid
-// all lie, has a gradient to each side, and who replaces grid_sample must take the same one.
+// location * size - 0.5, rounded as torch's grid_sample rounds it on a CPU, with its grid of -1 to
+// 1 and one fused multiply-add. A sample on the line between two pixels, where those of a regular
+// grid all lie, has a gradient to each side, and who replaces grid_sample must take the same one.
 template <typename T>
 INLINE T pixel(T location, int32_t size) {
   const T grid = 2 * location - 1;
@@ -91,14 +91,10 @@ struct Block {
     }
   }
 
-  // Fetches the rows early, and their gradients `to_grad` bytes on.
-  template <bool backward>
-  INLINE void fetch(int64_t dim, intptr_t to_grad) const {
+  // Fetches the rows early.
+  INLINE void fetch(int64_t dim) const {
     for (int i = 0; i < count; ++i) {
-      for (int corner = 0; corner < 4; ++corner) {
-        prefetch<false>(row_of(corner, i), dim);
-        if (backward) prefetch<true>(moved(row_of(corner, i), to_grad), dim);
-      }
+      for (int corner = 0; corner < 4; ++corner) prefetch<false>(row_of(corner, i), dim);
     }
   }
 
@@ -166,7 +162,14 @@ INLINE Vec<T, 4> scatter(S, int64_t d, const T* const (&rows)[4], T* const (&gra
 template <typename T>
 INLINE void spread(Block<T>& b, int begin, int end, int64_t dim, intptr_t to_grad, const T* grad,
                    T* outside) {
+  // All of a block's rows and their gradients would not fit into the first cache.
+  constexpr int kAhead = 12;
   for (int i = begin; i < end; ++i) {
+    const int next = std::min(i + kAhead, b.count - 1);
+    for (int corner = 0; corner < 4; ++corner) {
+      prefetch<false>(b.row_of(corner, next), dim);
+      prefetch<true>(moved(b.row_of(corner, next), to_grad), dim);
+    }
     const T* rows[4];
     T* grad_rows[4];
     T scale[4];

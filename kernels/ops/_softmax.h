@@ -1,8 +1,8 @@
 // Softmax of one target, forward and backward: included after _simd.h in the namespace that
 // _foreach_target.h opens, so no include guard.
 
-// e^x for x <= 0, to 2 units in the last place: Cephes' polynomial after Cody and Waite's reduction.
-// What no normal number holds becomes 0.
+// e^x for x <= 0, to 2 units in the last place: Cephes' polynomial after Cody and Waite's
+// reduction. What no normal number holds becomes 0.
 INLINE float exp_nonpositive(float x) {
   constexpr float kLeast = -87, kRound = 12582912;  // 1.5 * 2**23
   const float clamped = x > kLeast ? x : kLeast;

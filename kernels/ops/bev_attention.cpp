@@ -1,8 +1,9 @@
-// spatial_cross_attention and temporal_self_attention on the CPU, forward and backward; the formulas
-// stand in the .py files of these names.
+// spatial_cross_attention and temporal_self_attention on the CPU, forward and backward; the
+// formulas stand in the .py files of these names.
 //
-// Both sum samples of several sources, weighted by a softmax: cameras, which share a query's offsets
-// and logits and see some of the queries, or entries of a queue, which have their own and see all.
+// Both sum samples of several sources, weighted by a softmax: cameras, which share a query's
+// offsets and logits and see some of the queries, or entries of a queue, which have their own and
+// see all.
 // Softmax and locations are computed where they are used, for a run of queries at a time, and never
 // stored. Tasks are cut as in ms_deform_attn.cpp, with the same consequences.
 
@@ -204,7 +205,7 @@ INLINE void read(Block<T>& b, const Problem<T>& op, const Run<T>& run, const T* 
 }
 
 // Calls visit(queries, bags, first, count) for each block of what the source sees of the run, once
-// it is located. Neighbours in a bird's-eye view read neighbouring pixels: nothing is fetched early.
+// it is located.
 template <typename T, typename Visit>
 INLINE void for_each_block(Block<T>& b, const Problem<T>& op, const Sight<T>& sight,
                            const Run<T>& run, const Pattern& pattern, const Visit& visit) {
@@ -257,7 +258,7 @@ void forward(const Problem<T>& op, const Sight<T>& sight, T* out) {
   });
 }
 
-// Leaves the gradients of the weights where those of the logits will be; one level has them at once.
+// Leaves the gradients of the weights where those of the logits will be; with one level, the latter.
 template <typename T>
 void backward_level(const Problem<T>& op, const Sight<T>& sight, const Gradients<T>& grads,
                     int64_t item, int64_t head, int64_t set, int64_t level) {

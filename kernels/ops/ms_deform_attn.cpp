@@ -104,7 +104,7 @@ void forward(const Problem<T>& op, T* out) {
           read(b, op.locations + 2 * sample, op.weights + sample, op.heads * samples, bags, count,
                  levels, first);
           b.locate(levels, first, value, op.stride());
-          b.template fetch<false>(op.dim, 0);
+          b.fetch(op.dim);
           for (int i = 0; i < bags; ++i) {
             prefetch<true>(out + (bag + i * op.heads) * op.dim, op.dim);
           }
@@ -145,7 +145,6 @@ void backward_level(const Problem<T>& op, const Gradients<T>& grads, int64_t ite
         prefetch<true>(grads.locations + 2 * (sample + i * pitch), 2 * count);
         prefetch<true>(grads.weights + sample + i * pitch, count);
       }
-      b.template fetch<true>(op.dim, to_grad);
       for (int j = 0; j < bags; ++j) {
         const T* grad = grads.out + (bag + j * op.heads) * op.dim;
         spread(b, j * count, (j + 1) * count, op.dim, to_grad, grad, outside);
