@@ -258,7 +258,7 @@ void forward(const Problem<T>& op, const Sight<T>& sight, T* out) {
   });
 }
 
-// Leaves the gradients of the weights where those of the logits will be; with one level, the latter.
+// Leaves the gradients of the weights where those of the logits will be; of one level, the latter.
 template <typename T>
 void backward_level(const Problem<T>& op, const Sight<T>& sight, const Gradients<T>& grads,
                     int64_t item, int64_t head, int64_t set, int64_t level) {

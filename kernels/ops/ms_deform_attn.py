@@ -7,7 +7,8 @@ Source: Zhu et al., "Deformable DETR", ICLR 2021, equation 3. For batch item b, 
 
 A location (x, y) stands for the pixel (x * width - 0.5, y * height - 0.5). A corner outside of its
 level counts as zero. A sample that touches no pixel, infinite and NaN locations included, adds
-nothing and gets zero gradients.
+nothing and gets zero gradients. (On the CPU, one that lies just one pixel before its level gets
+the slope that `grid_sample` gives there.)
 
 Sums are kept in float32, in float64 when an input is float64; every gradient has its input's dtype.
 Autocast casts nothing here: dtypes may be mixed, so 16-bit values go with exact locations.

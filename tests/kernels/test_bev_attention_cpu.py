@@ -9,6 +9,7 @@ from turbo_physai.kernels import (
     spatial_cross_attention,
     temporal_self_attention,
 )
+from turbo_physai.kernels.bench import __main__ as command
 from turbo_physai.kernels.bench import spatial_cross_attention as spatial_bench
 from turbo_physai.kernels.bench import temporal_self_attention as temporal_bench
 from turbo_physai.kernels.bench.harness import peak_memory
@@ -157,3 +158,22 @@ def test_a_layer_is_the_official_layer_at_a_fraction_of_its_memory(bench):
     for case in (forward, both):
         peaks = {name: peak_memory(step, CPU) for name, step in case.steps.items()}
         assert peaks["turbo_physai"] < 0.4 * peaks["official"]
+
+
+@pytest.mark.parametrize(
+    ("name", "bench"),
+    [("spatial_cross_attention", spatial_bench), ("temporal_self_attention", temporal_bench)],
+)
+def test_the_benchmark_runs_the_operator_and_the_layer(name, bench, monkeypatch, capsys):
+    small = [(10, 10), ((6, 9),)][: 2 if bench is spatial_bench else 1]
+    shapes = {
+        "op": bench.Shape(*small, heads=2, dim=8),
+        "layer": bench.Shape(*small, layer=True, heads=2, dim=8),
+    }
+    monkeypatch.setattr(bench, "SHAPES", shapes)
+    command.main([name, "--runs", "1", "--device", "cpu"])
+    rows = [line.split()[:3] for line in capsys.readouterr().out.splitlines()]
+    for shape in shapes:
+        for direction in ("forward", "forward+backward"):
+            for implementation in ("official", "turbo_physai"):
+                assert [shape, direction, implementation] in rows
