@@ -5,6 +5,7 @@ from textwrap import dedent
 
 import pytest
 
+pytest.importorskip("torch")
 pytestmark = pytest.mark.slow  # each starts torch and its compiler
 
 MODEL = {
