@@ -14,14 +14,16 @@ import triton.language as tl
 from torch import Tensor
 
 from . import _triton_sums as pixel_sums
+from ._triton_launch import Size
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 LOWEST = tl.constexpr(-1e38)
 
 
-def softmax_chunk(samples: int) -> int:
-    """How many of a row's logits are read at a time."""
-    return min(32, int(triton.next_power_of_2(max(1, samples))))
+def softmax_chunk(samples: int, size: Size) -> int:
+    """How many of a row's logits are read at a time: up to eight a thread."""
+    most = max(1, 256 * size.warps // size.rows)
+    return min(most, int(triton.next_power_of_2(max(1, samples))))
 
 
 def weight_gradients(grad_logits: Tensor) -> Tensor:

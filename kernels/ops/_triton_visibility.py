@@ -13,13 +13,11 @@ import triton.language as tl
 from ._triton_attention import in_row_layout
 
 _MOST_CAMERAS = 16  # in one mask; more are taken in groups
-_MOST_FLAGS = 128  # of one query, read at once
 
 
-def camera_groups(cameras: int, heights: int) -> tuple[int, int]:
+def camera_groups(cameras: int) -> tuple[int, int]:
     """How many groups of cameras, and how many cameras a group has: a power of two."""
-    heights = triton.next_power_of_2(heights)
-    size = min(_MOST_CAMERAS, max(1, _MOST_FLAGS // heights), triton.next_power_of_2(cameras))
+    size = min(_MOST_CAMERAS, triton.next_power_of_2(cameras))
     return triton.cdiv(cameras, size), size
 
 
@@ -32,18 +30,18 @@ def seeing(
     cameras,
     heights,
     CAMERAS: tl.constexpr,
-    HEIGHTS: tl.constexpr,
 ):
     """(CAMERAS, ROWS), 1 where the camera `first` + i sees the row's query at any height.
 
     Args:
         visibility_ptr: the first camera's first query; `stride` leads to the next camera.
     """
-    camera = first + tl.arange(0, CAMERAS)[:, None, None]
-    height = tl.arange(0, HEIGHTS)[None, None, :]
-    flags = visibility_ptr + camera.to(tl.int64) * stride + query[None, :, None] * heights + height
-    flags = tl.load(flags, (camera < cameras) & (height < heights), other=0)
-    return tl.max((flags != 0).to(tl.int32), 2)
+    camera = first + tl.arange(0, CAMERAS)[:, None]
+    flags = visibility_ptr + camera.to(tl.int64) * stride + query[None, :] * heights
+    seen = tl.zeros(flags.shape, tl.int32)
+    for height in range(heights):
+        seen |= (tl.load(flags + height, camera < cameras, other=0) != 0).to(tl.int32)
+    return seen
 
 
 @triton.jit
@@ -55,14 +53,11 @@ def count_seeing(
     heights,
     GROUPS: tl.constexpr,
     CAMERAS: tl.constexpr,
-    HEIGHTS: tl.constexpr,
 ):
     """(ROWS,) float32, how many cameras see the row's query, at least 1."""
     count = tl.full(query.shape, 0, tl.int32)
     for group in range(GROUPS):
-        flags = seeing(
-            visibility_ptr, stride, query, group * CAMERAS, cameras, heights, CAMERAS, HEIGHTS
-        )
+        flags = seeing(visibility_ptr, stride, query, group * CAMERAS, cameras, heights, CAMERAS)
         count += tl.sum(flags, 0)
     return in_row_layout(tl.maximum(count, 1).to(tl.float32))
 

@@ -174,16 +174,14 @@ class _Inputs(NamedTuple):
         batch, queries, _, levels, points, _ = self.offsets.shape
         return cameras, batch, keys, queries, levels, points, self.visibility.shape[3]
 
-    def constants(self, first_item_visibility: bool) -> dict[str, int | bool]:
+    def constants(self, size: Size, first_item_visibility: bool) -> dict[str, int | bool]:
         """What the kernels are compiled for."""
-        heights = self.visibility.shape[3]
-        groups, cameras = camera_groups(self.value.shape[1], heights)
+        groups, cameras = camera_groups(self.value.shape[1])
         return {
             "FIRST_ITEM": first_item_visibility,
             "GROUPS": groups,
             "CAMERAS": cameras,
-            "HEIGHTS": triton.next_power_of_2(heights),
-            "CHUNK": softmax_chunk(self.logits.shape[3]),
+            "CHUNK": softmax_chunk(self.logits.shape[3], size),
             "HEADS": self.value.shape[3],
         }
 
@@ -202,7 +200,7 @@ def _forward(inputs: _Inputs, first_item_visibility: bool, size: Size | None) ->
             out,
             *inputs.prepared(),
             *inputs.sizes(),
-            **inputs.constants(first_item_visibility),
+            **inputs.constants(size, first_item_visibility),
             **size.tile("forward", value),
             **size.options(),
         )
@@ -224,7 +222,7 @@ def _backward(
     if deterministic and grad_out.numel() and logits.numel():
         steps = attention_steps(grad_out, logits)
         size = launch.deterministic_size(size)
-    constants = inputs.constants(first_item_visibility)
+    constants = inputs.constants(size, first_item_visibility)
     if constants["GROUPS"] > 1:
         # Groups of cameras add up in the gradients' memory: 16 bits would round after each group.
         inputs = inputs._replace(offsets=offsets.float(), logits=logits.float())
@@ -274,7 +272,6 @@ def _forward_kernel(
     FIRST_ITEM: tl.constexpr,
     GROUPS: tl.constexpr,
     CAMERAS: tl.constexpr,
-    HEIGHTS: tl.constexpr,
     CHUNK: tl.constexpr,
     HEADS: tl.constexpr,
     DIM: tl.constexpr,
@@ -297,7 +294,7 @@ def _forward_kernel(
     stride = batch.to(tl.int64) * queries * heights  # from camera to camera
     visibility = visibility_ptr + first_query.to(tl.int64) * heights
     item_visibility = visibility + item * queries * heights
-    count = count_seeing(item_visibility, stride, query, cameras, heights, GROUPS, CAMERAS, HEIGHTS)
+    count = count_seeing(item_visibility, stride, query, cameras, heights, GROUPS, CAMERAS)
     # Divides every weight by the count.
     log2_sum += tl.log2(count)
     if not FIRST_ITEM:
@@ -305,7 +302,7 @@ def _forward_kernel(
     total = tl.zeros(channel[0].shape, tl.float32), tl.zeros(channel[0].shape, tl.float32)
     for group in range(GROUPS):
         first = group * CAMERAS
-        flags = seeing(visibility, stride, query, first, cameras, heights, CAMERAS, HEIGHTS)
+        flags = seeing(visibility, stride, query, first, cameras, heights, CAMERAS)
         row_mask, mask = masks(flags, CAMERAS)
         for bit in range(CAMERAS):
             if ((mask >> bit) & 1) != 0:
@@ -377,7 +374,6 @@ def _backward_kernel(
     FIRST_ITEM: tl.constexpr,
     GROUPS: tl.constexpr,
     CAMERAS: tl.constexpr,
-    HEIGHTS: tl.constexpr,
     CHUNK: tl.constexpr,
     HEADS: tl.constexpr,
     DIM: tl.constexpr,
@@ -407,7 +403,7 @@ def _backward_kernel(
     visibility = visibility_ptr + first_query.to(tl.int64) * heights
     item_visibility = visibility + item * queries * heights
     references = pair_pointer(references_ptr) + (item * queries + first_query) * heights
-    count = count_seeing(item_visibility, stride, query, cameras, heights, GROUPS, CAMERAS, HEIGHTS)
+    count = count_seeing(item_visibility, stride, query, cameras, heights, GROUPS, CAMERAS)
     grad_out = grad_out_ptr + first_row * DIM + query[:, None] * KEY
     grad = load_channels(grad_out, channel, DIM, PARTS)
     grad = grad[0] / count[:, None], grad[1] / count[:, None]
@@ -417,7 +413,7 @@ def _backward_kernel(
     mean = tl.zeros((ROWS,), tl.float32)  # over the weights, of their gradients
     for group in range(GROUPS):
         first = group * CAMERAS
-        flags = seeing(visibility, stride, query, first, cameras, heights, CAMERAS, HEIGHTS)
+        flags = seeing(visibility, stride, query, first, cameras, heights, CAMERAS)
         row_mask, mask = masks(flags, CAMERAS)
         row_mask = tl.where(live, row_mask, 0)
         mean = tl.zeros((ROWS,), tl.float32)

@@ -139,10 +139,10 @@ class _Inputs(NamedTuple):
         _, queries, _, queue, levels, points, _ = self.offsets.shape
         return queue, self.value.shape[1], queries, levels, points
 
-    def constants(self) -> dict[str, int]:
+    def constants(self, size: Size) -> dict[str, int]:
         """What the kernels are compiled for."""
         return {
-            "CHUNK": softmax_chunk(self.logits.shape[4]),
+            "CHUNK": softmax_chunk(self.logits.shape[4], size),
             "HEADS": self.value.shape[2],
         }
 
@@ -161,7 +161,7 @@ def _forward(inputs: _Inputs, size: Size | None) -> Tensor:
             out,
             *inputs.prepared(),
             *inputs.sizes(),
-            **inputs.constants(),
+            **inputs.constants(size),
             **size.tile("forward", value),
             **size.options(),
         )
@@ -195,7 +195,7 @@ def _backward(
             steps,
             *prepared,
             *inputs.sizes(),
-            **inputs.constants(),
+            **inputs.constants(size),
             **size.tile("backward", value),
             **size.options(),
         )

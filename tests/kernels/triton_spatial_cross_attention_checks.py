@@ -104,10 +104,10 @@ def check(
 
     close(op.forward(*inputs, first_item_visibility), expected, inputs.value.dtype)
     grads = op.backward(grad_out, *inputs, first_item_visibility, deterministic=deterministic)
-    for grad, expected_grad, tensor in zip(
-        grads, expected_grads, (inputs.value, inputs.offsets, inputs.logits), strict=True
-    ):
-        close(grad, expected_grad, tensor.dtype)
+    close(grads[0], expected_grads[0], inputs.value.dtype)
+    close(grads[1], expected_grads[1], inputs.offsets.dtype)
+    # Softmax's gradient is differences of numbers of about 1.
+    close(grads[2], expected_grads[2], inputs.logits.dtype, terms=1.0)
 
 
 @pytest.mark.parametrize("deterministic", [False, True])
