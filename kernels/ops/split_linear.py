@@ -43,5 +43,5 @@ def linear_of_concatenation(
         raise ValueError(
             f"weight must be (D, {channels} + {second.shape[-1]}), not {tuple(weight.shape)}"
         )
-    for_first, for_second = weight.split((channels, second.shape[-1]), 1)
+    for_first, for_second = weight.split_with_sizes((channels, second.shape[-1]), 1)
     return linear(second, for_second, bias) + linear(first, for_first)
