@@ -30,8 +30,8 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from turbo_physai.kernels.ops import _triton_launch as launch
 from turbo_physai.kernels.ops import (
+    _triton_spatial_cross_attention,
     ms_deform_attn_triton,
-    spatial_cross_attention_triton,
     temporal_self_attention_triton,
 )
 from turbo_physai.kernels.ops._triton_attention import softmax_chunk
@@ -39,9 +39,18 @@ from turbo_physai.kernels.ops._triton_attention import softmax_chunk
 TABLE = Path(__file__).with_name("triton_instructions.json")
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 OPERATORS = {
-    "ms_deform_attn": ms_deform_attn_triton,
-    "spatial_cross_attention": spatial_cross_attention_triton,
-    "temporal_self_attention": temporal_self_attention_triton,
+    "ms_deform_attn": {
+        "forward": ms_deform_attn_triton._forward_kernel,
+        "backward": ms_deform_attn_triton._backward_kernel,
+    },
+    "spatial_cross_attention": {
+        "forward": _triton_spatial_cross_attention.forward_kernel,
+        "backward": _triton_spatial_cross_attention.backward_kernel,
+    },
+    "temporal_self_attention": {
+        "forward": temporal_self_attention_triton._forward_kernel,
+        "backward": temporal_self_attention_triton._backward_kernel,
+    },
 }
 KERNELS = ("forward", "backward")
 ARCHES = (80, 90, 100)
@@ -64,7 +73,8 @@ class Case:
         """Triton 3.9 adds single numbers in other threads than it loads: that takes registers."""
         if self.kernel == "forward":
             return 64
-        return 128 if self.arch >= 90 and not self.deterministic else 255
+        plain = not (self.deterministic or self.many_cameras)
+        return 128 if self.arch >= 90 and plain else 255
 
     def __str__(self) -> str:
         name = "" if self.operator == "ms_deform_attn" else f"{self.operator}-"
@@ -189,7 +199,7 @@ def disassembled(case: Case) -> Code:
 
 
 def _compiled(case: Case) -> bytes:
-    kernel = getattr(OPERATORS[case.operator], f"_{case.kernel}_kernel")
+    kernel = OPERATORS[case.operator][case.kernel]
     size = launch.default_size(case.kernel, case.head_dim)
     if case.deterministic:
         size = launch.deterministic_size(size)
