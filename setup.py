@@ -55,7 +55,6 @@ setup(
             LIBRARY,
             sources=[
                 "kernels/ops/_cpu.cpp",
-                "kernels/ops/_matrix_product.cpp",
                 "kernels/ops/bev_attention.cpp",
                 "kernels/ops/ms_deform_attn.cpp",
                 "kernels/ops/modulated_deform_conv2d.cpp",

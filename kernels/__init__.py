@@ -2,6 +2,7 @@
 
 from ._backends import backends
 from .ops.grid_mask import grid_mask
+from .ops.linear import linear
 from .ops.modulated_deform_conv2d import (
     modulated_deform_conv2d,
     modulated_deform_conv2d_backward,
@@ -15,6 +16,7 @@ from .ops.temporal_self_attention import temporal_self_attention, temporal_self_
 __all__ = [
     "backends",
     "grid_mask",
+    "linear",
     "linear_of_concatenation",
     "modulated_deform_conv2d",
     "modulated_deform_conv2d_backward",

@@ -1,8 +1,7 @@
-"""`modulated_deform_conv2d` for CPU tensors: columns in C++, products there or in torch.
+"""`modulated_deform_conv2d` for CPU tensors: columns in C++, products in torch's libraries.
 
-The columns and their gradients are bitwise the same for any number of threads; the products too
-where they run in C++ (see `_matrix_product`). 16-bit inputs are widened to float32 and the results
-narrowed.
+The columns and their gradients are bitwise the same for any number of threads; what the products
+are is up to the library. 16-bit inputs are widened to float32 and the results narrowed.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from . import _deform_conv_columns as product
-from . import _matrix_product
 from ._deform_conv_geometry import Geometry, Gradients, Pair
 
 
@@ -92,7 +91,10 @@ class _Samples:
 
     @staticmethod
     def multiply(a: Tensor, b: Tensor, out: Tensor, add: bool) -> None:
-        _matrix_product.multiply_in_torch(a, b, out, add)
+        if add:
+            out.addmm_(a, b)
+        else:
+            torch.mm(a, b, out=out)
 
     def _store(self, corner_pixels: Tensor, corners: _Corners, out: Tensor) -> None:
         scale = corners.y * corners.x * corners.mask

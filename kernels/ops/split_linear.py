@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torch.nn.functional import linear
+from .linear import linear
 
 if TYPE_CHECKING:
     from torch import Tensor

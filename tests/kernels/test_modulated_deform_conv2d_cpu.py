@@ -210,22 +210,6 @@ def test_columns_and_their_gradients_are_the_same_on_any_number_of_threads(
         torch.set_num_threads(before)
 
 
-@needs_library
-def test_where_products_run_in_the_library_so_are_all_results(deform_conv):
-    if not _cpu_library.library().matrix_product_pays():
-        pytest.skip("products run in torch here")
-    case = deform_conv.make(channels=(64, 48), size=(30, 31))
-    grad_out = case.grad_out()
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
-        alone = everything(modulated_deform_conv2d_cpu, case, grad_out)
-        torch.set_num_threads(5)
-        assert all(map(torch.equal, everything(modulated_deform_conv2d_cpu, case, grad_out), alone))
-    finally:
-        torch.set_num_threads(before)
-
-
 def samples_of(case):
     """The samples of a case's first image, and random gradients of 150 of its pixels' columns."""
     geometry, plane = case.geometry, case.offset.shape[2] * case.offset.shape[3]

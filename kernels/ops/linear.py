@@ -1,0 +1,84 @@
+"""A linear layer that takes the faster of the two libraries that torch has for it on a CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd import Function, forward_ad
+
+from ._matrix_product import is_worth_onednn, times_transposed
+
+
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`torch.nn.functional.linear`, and that itself wherever it is not the slower one.
+
+    By oneDNN go float32 tensors on a CPU that `_matrix_product` names, when they are large, outside
+    of autocast, of compilation and of the transforms of `torch.func`. Results differ by rounding.
+
+    Args:
+        input: (..., C).
+        weight: (D, C).
+        bias: (D,) or None.
+
+    Returns:
+        (..., D)
+
+    Raises:
+        RuntimeError: shapes or dtypes that do not go together, as torch says it.
+    """
+    if torch.compiler.is_compiling() or not _fits(input, weight, bias):
+        return F.linear(input, weight, bias)
+    out: Tensor = _Linear.apply(input, weight, bias)
+    return out
+
+
+def _fits(input: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    tensors = (input, weight) if bias is None else (input, weight, bias)
+    return (
+        all(_is_plain(tensor) for tensor in tensors)
+        and input.dim() > 0
+        and weight.dim() == 2
+        and weight.shape[1] == input.shape[-1]
+        and (bias is None or bias.shape == weight.shape[:1])
+        and is_worth_onednn(input.numel(), weight.shape[0], 1, input.dtype)
+        and not torch.is_autocast_enabled("cpu")
+        and forward_ad._current_level < 0
+    )
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    return (
+        type(tensor) in (Tensor, torch.nn.Parameter)
+        and tensor.dtype == torch.float32
+        and tensor.device.type == "cpu"
+        and tensor.layout == torch.strided
+        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    )
+
+
+class _Linear(Function):
+    @staticmethod
+    def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(input, weight)
+        rows = input.reshape(-1, input.shape[-1])
+        return times_transposed(rows, weight, bias).view(*input.shape[:-1], -1)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        input, weight = ctx.saved_tensors
+        of_input, of_weight, of_bias = ctx.needs_input_grad
+        rows, columns = grad.reshape(-1, grad.shape[-1]), input.reshape(-1, input.shape[-1])
+        # A graph of this pass is asked for where a second derivative is.
+        multiply = torch.mm if torch.is_grad_enabled() else _multiply
+        return (
+            multiply(rows, weight).view(input.shape) if of_input else None,
+            multiply(rows.t(), columns) if of_weight else None,
+            rows.sum(0) if of_bias else None,
+        )
+
+
+def _multiply(a: Tensor, b: Tensor) -> Tensor:
+    return times_transposed(a, b.t())
