@@ -152,18 +152,16 @@ def test_sums_need_no_compare_and_swap(case: Case) -> None:
 def test_memory_is_accessed_in_vectors(case: Case) -> None:
     code = disassembled(case)
     # Backward, 16-bit values are read in fours, to sit in the threads that add them up in float32.
-    gather = r"\bLDG\.E\.64\b" if case.kernel == "backward" and case.dtype != "fp32" else r"\.128\b"
-    gathers = [
-        # Values have a predicate, what is read for a row has none.
-        line
-        for line in code.sample
-        if re.search(r"@!?U?P\d+ LDG", line) and re.search(gather, line)
-    ]
+    in_fours = case.kernel == "backward" and case.dtype != "fp32"
+    gather = r"\bLDG\.E\.64\b" if in_fours else r"\bLDG\.E\.128\b"
+    gathers = [line for line in code.sample if re.search(gather, line)]
     assert len(gathers) >= 4
-    assert len(gathers) % 4 == 0
     if case.kernel == "backward" and case.arch >= 90:
         adds = [line for line in code.sample if re.search(r"\bREDG?\.", line)]
-        assert len(adds) == len(gathers)
+        assert len(adds) == 8
+        # A reference point, which the loop over cameras reads, is as wide as four 16-bit values.
+        one_more = in_fours and case.operator == "spatial_cross_attention"
+        assert len(gathers) == 8 + one_more
         assert all("F32x4" in line for line in adds)
 
 
