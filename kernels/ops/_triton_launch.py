@@ -80,8 +80,8 @@ class Size:
 def default_size(kernel: str, head_dim: int) -> Size:
     """The built-in size of "forward" or "backward": one warp, eight channels a thread.
 
-    Numbers of a row change threads for every sample. Inside a warp they are shuffled; between warps
-    that would take barriers (in Triton 3.6 always, since 3.9 for the gradients).
+    Backward, a row's threads sum up over its channels for every sample. Inside a warp they shuffle;
+    between warps that would take barriers (in Triton 3.6 always, since 3.9 for the gradients).
     """
     lanes = triton.next_power_of_2(head_dim)
     return Size(min(32, 256 // lanes), warps=1, registers=64 if kernel == "forward" else None)
