@@ -98,8 +98,8 @@ class Code:
         return sum(bool(re.search(pattern, line)) for line in self.instructions)
 
 
-# The shapes of BEVFormer on every target, then the narrow, the odd and the wide heads on one. Levels
-# and points are arguments, and change no code.
+# The shapes of BEVFormer on every target, then the narrow, the odd and the wide heads on one.
+# Levels and points are arguments, and change no code.
 BEVFORMER = [
     Case(k, arch, dtype, operator=operator)
     for operator in OPERATORS
