@@ -22,8 +22,8 @@ _WORTH_IT = 1 << 20
 def onednn_pays() -> bool:
     """Whether oneDNN is the faster library for large matrices on this machine."""
     return (
-        torch.backends.mkl.is_available()
-        and torch.backends.mkldnn.is_available()
+        torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
+        and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
         and torch.backends.cpu.get_cpu_capability() == "AVX512"
         and not _is_of_intel()
     )
@@ -42,13 +42,19 @@ def is_worth_onednn(rows: int, columns: int, depth: int, dtype: torch.dtype) -> 
 def times_transposed(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
     """a (M, K) times the transpose of b (N, K), plus `bias` (N,), by oneDNN: (M, N). float32, any
     strides, outside of autograd."""
-    product: Tensor = torch.ops.mkldnn._linear_pointwise(a, b, bias, "none", [], "")
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(_dense(a), _dense(b), bias, "none", [], "")
     return product
+
+
+def _dense(matrix: Tensor) -> Tensor:
+    """oneDNN takes rows or columns side by side; for part of a matrix it has no fast code."""
+    is_dense = matrix.is_contiguous() or matrix.t().is_contiguous()
+    return matrix if is_dense else matrix.contiguous()
 
 
 def multiply(a: Tensor, b: Tensor, out: Tensor, add: bool) -> None:
     """out (M, N) = a (M, K) @ b (K, N), or added to `out`; CPU, all of one dtype, any strides."""
-    if is_worth_onednn(*out.shape, a.shape[1], a.dtype):
+    if is_worth_onednn(a.shape[0], b.shape[1], a.shape[1], a.dtype):
         product = times_transposed(a, b.t())
         out.add_(product) if add else out.copy_(product)
     elif add:

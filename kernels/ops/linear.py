@@ -31,8 +31,10 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """
     if torch.compiler.is_compiling() or not _fits(input, weight, bias):
         return F.linear(input, weight, bias)
-    out: Tensor = _Linear.apply(input, weight, bias)
-    return out
+    # Shaped outside of the Function: what that returns may then be written to in place.
+    rows = input.reshape(-1, input.shape[-1])
+    out: Tensor = _Linear.apply(rows, weight, bias)  # type: ignore[no-untyped-call]
+    return out.view(*input.shape[:-1], weight.shape[0])
 
 
 def _fits(input: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
@@ -60,23 +62,23 @@ def _is_plain(tensor: Tensor) -> bool:
 
 
 class _Linear(Function):
+    """(R, C), (D, C), (D,) -> (R, D)"""
+
     @staticmethod
-    def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        ctx.save_for_backward(input, weight)
-        rows = input.reshape(-1, input.shape[-1])
-        return times_transposed(rows, weight, bias).view(*input.shape[:-1], -1)
+    def forward(ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(rows, weight)
+        return times_transposed(rows, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        input, weight = ctx.saved_tensors
-        of_input, of_weight, of_bias = ctx.needs_input_grad
-        rows, columns = grad.reshape(-1, grad.shape[-1]), input.reshape(-1, input.shape[-1])
+        rows, weight = ctx.saved_tensors
+        of_rows, of_weight, of_bias = ctx.needs_input_grad
         # A graph of this pass is asked for where a second derivative is.
         multiply = torch.mm if torch.is_grad_enabled() else _multiply
         return (
-            multiply(rows, weight).view(input.shape) if of_input else None,
-            multiply(rows.t(), columns) if of_weight else None,
-            rows.sum(0) if of_bias else None,
+            multiply(grad, weight) if of_rows else None,
+            multiply(grad.t(), rows) if of_weight else None,
+            grad.sum(0) if of_bias else None,
         )
 
 

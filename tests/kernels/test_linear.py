@@ -69,6 +69,11 @@ def test_only_the_gradients_that_are_needed_are_computed(onednn):
     assert len(onednn) == 2
 
 
+def test_its_result_may_be_changed_in_place(onednn):
+    compare(lambda *t: linear(*t).add_(0), inputs(2, 150))
+    assert onednn
+
+
 def test_a_second_derivative(onednn):
     tensors = inputs(300)
     results = []

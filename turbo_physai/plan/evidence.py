@@ -16,7 +16,6 @@ from turbo_physai.declarations.names import ObjectPath
 from turbo_physai.evidence import Check, compatibility, examine, surroundings
 from turbo_physai.plan.prepared import PreparedGroup
 
-
 _INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 
 

@@ -28,7 +28,7 @@ def _example(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = set(sys.modules)
     yield
     for name in set(sys.modules) - before:
-        if name.partition(".")[0] == "projects":
+        if name.partition(".")[0] in ("projects", "model"):
             del sys.modules[name]
 
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from turbo_physai.declarations import group, replace, wrap
-from turbo_physai.optimizations.bevformer.groups import FACES, OURS, PLUGIN, attention_groups
+from turbo_physai.optimizations.bevformer.groups import (
+    FACES,
+    OURS,
+    PLUGIN,
+    attention_groups,
+    linear,
+)
 
 MODULES: Final = f"{PLUGIN}.bevformer.modules"
 
@@ -43,4 +49,11 @@ data = group(
     wrap(f"{PLUGIN}.datasets.builder.build_dataloader", f"{OURS}.data:build_dataloader"),
 )
 
-GROUPS = (*attention_groups("bevformer", MODULES), msda_pytorch, dcn, training, data)
+GROUPS = (
+    *attention_groups("bevformer", MODULES),
+    linear("bevformer", MODULES),
+    msda_pytorch,
+    dcn,
+    training,
+    data,
+)

@@ -92,6 +92,14 @@ def grid_mask(model: str) -> Group:
     )
 
 
+def linear(model: str, modules: str) -> Group:
+    """`<model>.linear`: the layers of encoder and decoder, on CPUs where another library pays."""
+    return group(
+        f"{model}.linear",
+        wrap(f"{modules}.transformer.PerceptionTransformer.__init__", f"{OURS}.linear:initialize"),
+    )
+
+
 def compiled_encoder(model: str, modules: str) -> Group:
     """`<model>.compile.encoder`, with the options of `torch.compile`. Each layer is a graph; the
     fused attention must be there first, since the published one breaks graphs."""

@@ -1,0 +1,52 @@
+"""Linear layers of the transformer that use the faster of torch's two CPU libraries."""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from turbo_physai.kernels import linear
+from turbo_physai.kernels.ops._matrix_product import onednn_pays
+from turbo_physai.report import facts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+class Linear(nn.Linear):
+    """`torch.nn.Linear`, of the same name, parameters and results up to rounding."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """(..., C) -> (..., D)"""
+        out: Tensor = linear(input, self.weight, self.bias)
+        return out
+
+
+def initialize(original: Callable[..., None], options: Mapping[str, Any]) -> Callable[..., None]:
+    """`PerceptionTransformer.__init__`, after which its `torch.nn.Linear` layers, those of encoder
+    and decoder among them, are `Linear`. Where nothing is won by that, the original.
+
+    Args:
+        original: the method.
+        options: none.
+
+    Raises:
+        ValueError: an option.
+    """
+    if options:
+        raise ValueError(f"option {next(iter(options))!r}: there are none")
+    pays = onednn_pays()
+    facts().tell(library="oneDNN" if pays else "that of torch, which is as fast on this machine")
+    if not pays:
+        return original
+
+    @wraps(original)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        for module in self.modules():
+            if type(module) is nn.Linear:
+                module.__class__ = Linear
+
+    return __init__
