@@ -80,13 +80,12 @@ def make_step(size: str) -> Callable[[], object]:
 
     import torch
     from mmcv import Config
-    from mmcv.cnn.bricks.transformer import build_transformer_layer_sequence
+    from mmdet.models.utils.builder import build_transformer
 
     importlib.import_module("projects.mmdet3d_plugin")
     config = Config.fromfile(CONFIG.format(size=size))
     torch.manual_seed(0)
-    encoder = build_transformer_layer_sequence(config.model.pts_bbox_head.transformer.encoder)
-    encoder.train()
+    encoder = build_transformer(config.model.pts_bbox_head.transformer).encoder.train()
     height, width = IMAGES[size]
     levels = [(math.ceil(height / s), math.ceil(width / s)) for s in STRIDES[size]]
     shapes = torch.tensor(levels)
