@@ -37,6 +37,11 @@ def test_an_installed_package_does_not_answer_for_the_repository_of_the_model(in
     assert installed.run(SCRIPT.format(more="")).split() == ["applied"]
 
 
+def test_nor_does_a_group_that_only_changes_imports(installed):
+    installed.declare("group('g', inject('model.ops', 'name', 'fast.f'))", COMPATIBILITY)
+    assert installed.run(SCRIPT.format(more="import model.ops")).split() == ["applied"]
+
+
 def test_a_model_does_also_where_it_changes_an_installed_package(installed):
     installed.declare(
         "group('g', replace('library.f', 'fast.f'), replace('model.ops.f', 'fast.f'))",

@@ -56,8 +56,9 @@ def gather(
     if group.declared.compatibility_check is not None:
         checks.append(_ask(group, folder))
     # A package that was installed is not the model: a work tree around it, if any, is another's.
+    # A Group that only changes imports has no place.
     models = [each for each in folders if not _INSTALLED & set(each.parts)]
-    if folders and not models:
+    if not declared or (folders and not models):
         return Evidence([], checks)
     return Evidence(list(surroundings.repository(stated, models[0] if models else None)), checks)
 
