@@ -222,18 +222,18 @@ def test_decoder_attention_and_the_gradient_of_where_it_looks(
             {"reference_points_cam": torch.rand(3, 1, 15, 3, 2)},  # 8 points, 3 heights
         ),
         (
-            "temporal_self_attention",
+            "deformable_attention",
             "temporal",
             lambda batch: temporal_inputs(batch, with_previous=False),
             {"reference_points": torch.rand(2, 30, 1, 4)},  # boxes
         ),
         (
-            "decoder_attention",
+            "deformable_attention",
             "decoder",
             decoder_inputs,
             {"reference_points": torch.rand(1, 7, 1, 4)},
         ),
-        ("decoder_attention", "decoder", decoder_inputs, {"residual": torch.zeros(7, 1, C)}),
+        ("deformable_attention", "decoder", decoder_inputs, {"residual": torch.zeros(7, 1, C)}),
     ],
 )
 def test_what_a_kernel_cannot_do_is_left_to_the_original(request, supports, module, make, change):

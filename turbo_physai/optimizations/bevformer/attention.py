@@ -38,15 +38,7 @@ def spatial_cross_attention_forward(
     Raises:
         ValueError: an option that does not exist, or has another value.
     """
-    for key in options:
-        if key != "visibility":
-            raise ValueError(f"option {key!r}: accepted is visibility")
-    visibility = options.get("visibility", VISIBILITY[0])
-    if visibility not in VISIBILITY:
-        raise ValueError(
-            f"option 'visibility': accepted are {' and '.join(VISIBILITY)}, found {visibility!r}"
-        )
-    first_item = visibility == "first_item"
+    first_item = _sees_first_item(options)
 
     def forward(
         self: Any,
@@ -90,6 +82,18 @@ def spatial_cross_attention_forward(
         return result
 
     return forward
+
+
+def _sees_first_item(options: Mapping[str, Any]) -> bool:
+    for key in options:
+        if key != "visibility":
+            raise ValueError(f"option {key!r}: accepted is visibility")
+    visibility = options.get("visibility", VISIBILITY[0])
+    if visibility not in VISIBILITY:
+        raise ValueError(
+            f"option 'visibility': accepted are {' and '.join(VISIBILITY)}, found {visibility!r}"
+        )
+    return bool(visibility == "first_item")
 
 
 def supports_spatial_cross_attention(
@@ -166,30 +170,6 @@ def temporal_self_attention_forward(
     return _finished(self, output, identity)
 
 
-def supports_temporal_self_attention(
-    self: Any,
-    query: Tensor,
-    key: Tensor | None = None,
-    value: Tensor | None = None,
-    identity: Tensor | None = None,
-    query_pos: Tensor | None = None,
-    key_padding_mask: Tensor | None = None,
-    reference_points: Tensor | None = None,
-    spatial_shapes: Tensor | None = None,
-    level_start_index: Tensor | None = None,
-    flag: str = "decoder",
-    **kwargs: Any,
-) -> bool:
-    """Whether the reference points are points, not boxes, and mmcv wraps nothing for fp16."""
-    return (
-        _supports_heads(self)
-        and not _is_wrapped_for_fp16(self)
-        and (value is not None or bool(self.batch_first))
-        and reference_points is not None
-        and reference_points.shape[-1] == 2
-    )
-
-
 def decoder_attention_forward(
     self: Any,
     query: Tensor,
@@ -223,7 +203,7 @@ def decoder_attention_forward(
     return _finished(self, output, identity)
 
 
-def supports_decoder_attention(
+def supports_deformable_attention(
     self: Any,
     query: Tensor,
     key: Tensor | None = None,
@@ -237,10 +217,12 @@ def supports_decoder_attention(
     flag: str = "decoder",
     **kwargs: Any,
 ) -> bool:
-    """Whether the reference points are points, not boxes, and mmcv wraps nothing for fp16."""
+    """Whether a call of the temporal or the decoder's attention is the official one: the reference
+    points are points, not boxes, and mmcv wraps nothing for fp16."""
     return (
         _supports_heads(self)
         and not _is_wrapped_for_fp16(self)
+        and (value is not None or bool(self.batch_first))
         and "residual" not in kwargs  # an old name of `identity`, which the original translates
         and reference_points is not None
         and reference_points.shape[-1] == 2

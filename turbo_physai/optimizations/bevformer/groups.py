@@ -53,7 +53,7 @@ def temporal_self_attention(model: str, modules: str) -> Group:
         replace(
             f"{modules}.temporal_self_attention.TemporalSelfAttention.forward",
             f"{OURS}.attention:temporal_self_attention_forward",
-            runtime_condition=f"{OURS}.attention:supports_temporal_self_attention",
+            runtime_condition=f"{OURS}.attention:supports_deformable_attention",
         ),
     )
 
@@ -65,7 +65,7 @@ def decoder_attention(model: str, modules: str) -> Group:
         replace(
             f"{modules}.decoder.CustomMSDeformableAttention.forward",
             f"{OURS}.attention:decoder_attention_forward",
-            runtime_condition=f"{OURS}.attention:supports_decoder_attention",
+            runtime_condition=f"{OURS}.attention:supports_deformable_attention",
         ),
     )
 
