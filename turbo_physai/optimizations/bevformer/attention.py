@@ -247,7 +247,7 @@ def _finished(self: Any, output: Tensor, identity: Tensor) -> Tensor:
 
 def _supports_heads(attention: Any) -> bool:
     dim = int(attention.embed_dims // attention.num_heads)
-    return dim % 4 == 0 and 4 <= dim <= 256
+    return dim % 4 == 0 and 4 <= dim <= 256  # as the operators have it
 
 
 def _is_wrapped_for_fp16(*modules: Any) -> bool:

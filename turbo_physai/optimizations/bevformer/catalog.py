@@ -21,6 +21,7 @@ msda_pytorch = group(
     replace(
         "mmcv.ops.multi_scale_deform_attn.multi_scale_deformable_attn_pytorch",
         f"{FACES}:multi_scale_deformable_attn_pytorch",
+        runtime_condition=f"{OURS}.msda:supports_heads",
     ),
 )
 

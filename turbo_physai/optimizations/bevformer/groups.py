@@ -29,7 +29,11 @@ def _function(modules: str, name: str) -> tuple[Replacement, ...]:
     # and a forward must never meet the other one's saved tensors.
     target = f"{modules}.multi_scale_deformable_attn_function.{name}"
     return tuple(
-        replace(f"{target}.{method}", f"{FACES}:{name}.{method}")
+        replace(
+            f"{target}.{method}",
+            f"{FACES}:{name}.{method}",
+            runtime_condition=f"{OURS}.msda:supports_{method}",
+        )
         for method in ("forward", "backward")
     )
 
