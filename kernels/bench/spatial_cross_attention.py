@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..ops.spatial_cross_attention import spatial_cross_attention
-from ._bev import bird_grid, floors_us, passes
+from ._bev import bird_grid, floors_us, passes, project
 from .harness import Case
 from .ms_deform_attn import grid_sample_reference
 
@@ -83,33 +83,36 @@ class Layer(nn.Module):
         with torch.no_grad():
             self.sampling_offsets.bias.uniform_(-8, 8)
 
-    def offsets_logits(self, query: Tensor) -> tuple[Tensor, Tensor]:
+    def offsets_logits(self, query: Tensor, *, fused: bool) -> tuple[Tensor, Tensor]:
         """(B, Q, H, L, P, 2) and (B, Q, H, L * P)"""
         s = self.shape
-        offsets = self.sampling_offsets(query)
-        logits = self.attention_weights(query)
+        offsets = project(self.sampling_offsets, query, fused=fused)
+        logits = project(self.attention_weights, query, fused=fused)
         return (
             offsets.view(*query.shape[:2], s.heads, len(s.levels), s.points, 2),
             logits.view(*query.shape[:2], s.heads, len(s.levels) * s.points),
         )
 
-    def maps(self, features: Tensor) -> Tensor:
+    def maps(self, features: Tensor, *, fused: bool) -> Tensor:
         """(N, S, B, C) to (B, N, S, H, D)"""
         cameras, keys, batch, _ = features.shape
         rows = features.permute(2, 0, 1, 3).reshape(batch * cameras, keys, -1)
         s = self.shape
-        value: Tensor = self.value_proj(rows).view(batch, cameras, keys, s.heads, s.dim)
-        return value
+        value = project(self.value_proj, rows, fused=fused)
+        return value.view(batch, cameras, keys, s.heads, s.dim)
 
     def fused(
         self, query: Tensor, features: Tensor, sizes: Tensor, starts: Tensor, *seen: Tensor
     ) -> Tensor:
         """The layer around the operator."""
         slots = spatial_cross_attention(
-            self.maps(features), sizes, starts, *self.offsets_logits(query), *seen
+            self.maps(features, fused=True),
+            sizes,
+            starts,
+            *self.offsets_logits(query, fused=True),
+            *seen,
         )
-        out: Tensor = self.output_proj(slots) + query
-        return out
+        return project(self.output_proj, slots, fused=True) + query
 
     def official(
         self,
@@ -122,14 +125,19 @@ class Layer(nn.Module):
     ) -> Tensor:
         """The layer as published: its two projections run on a copy of the query per camera."""
         slots = rebatched(
-            self.maps(features), sizes, starts, references, visibility, (query,), self.official_pair
+            self.maps(features, fused=False),
+            sizes,
+            starts,
+            references,
+            visibility,
+            (query,),
+            self.official_pair,
         )
-        out: Tensor = self.output_proj(slots) + query
-        return out
+        return project(self.output_proj, slots, fused=False) + query
 
     def official_pair(self, copies: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
         """Offsets and logits of the copied queries."""
-        return self.offsets_logits(copies[0])
+        return self.offsets_logits(copies[0], fused=False)
 
 
 def rebatched(

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..ops.split_linear import linear_of_concatenation
 from ..ops.temporal_self_attention import temporal_self_attention
-from ._bev import bird_grid, floors_us, passes
+from ._bev import bird_grid, floors_us, passes, project
 from .harness import Case
 from .ms_deform_attn import grid_sample_reference
 
@@ -52,10 +52,10 @@ class Layer(nn.Module):
         with torch.no_grad():
             self.sampling_offsets.bias.uniform_(-4, 4)
 
-    def maps(self, queue: Tensor) -> Tensor:
+    def maps(self, queue: Tensor, *, fused: bool) -> Tensor:
         """(B * T, S, C) to (B * T, S, H, D)"""
-        value: Tensor = self.value_proj(queue).view(*queue.shape[:2], self.shape.heads, -1)
-        return value
+        value = project(self.value_proj, queue, fused=fused)
+        return value.view(*queue.shape[:2], self.shape.heads, -1)
 
     def laid_out(self, offsets: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
         """(B, Q, H, T, L, P, 2) and (B, Q, H, T, L * P)"""
@@ -72,10 +72,13 @@ class Layer(nn.Module):
             for one in (self.sampling_offsets, self.attention_weights)
         )
         out = temporal_self_attention(
-            self.maps(queue), sizes, starts, *self.laid_out(offsets, logits), references
+            self.maps(queue, fused=True),
+            sizes,
+            starts,
+            *self.laid_out(offsets, logits),
+            references,
         )
-        result: Tensor = self.output_proj(out) + query
-        return result
+        return project(self.output_proj, out, fused=True) + query
 
     def official(
         self, query: Tensor, queue: Tensor, sizes: Tensor, starts: Tensor, references: Tensor
@@ -83,9 +86,8 @@ class Layer(nn.Module):
         """The layer as published."""
         both = torch.cat([queue[: query.shape[0]], query], -1)
         pair = self.laid_out(self.sampling_offsets(both), self.attention_weights(both))
-        out = official(self.maps(queue), sizes, starts, *pair, references)
-        result: Tensor = self.output_proj(out) + query
-        return result
+        out = official(self.maps(queue, fused=False), sizes, starts, *pair, references)
+        return project(self.output_proj, out, fused=False) + query
 
 
 def official(
