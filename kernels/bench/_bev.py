@@ -12,7 +12,7 @@ from ..ops.linear import linear
 from .harness import Case, Step
 
 
-def project(layer: nn.Linear, x: Tensor, *, fused: bool) -> Tensor:
+def apply_linear(layer: nn.Linear, x: Tensor, *, fused: bool) -> Tensor:
     """`layer(x)`; on the fused side by the faster of torch's libraries, as the Groups have it."""
     function = linear if fused else F.linear
     out: Tensor = function(x, layer.weight, layer.bias)

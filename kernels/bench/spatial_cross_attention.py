@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..ops.spatial_cross_attention import spatial_cross_attention
-from ._bev import bird_grid, floors_us, passes, project
+from ._bev import apply_linear, bird_grid, floors_us, passes
 from .harness import Case
 from .ms_deform_attn import grid_sample_reference
 
@@ -86,8 +86,8 @@ class Layer(nn.Module):
     def offsets_logits(self, query: Tensor, *, fused: bool) -> tuple[Tensor, Tensor]:
         """(B, Q, H, L, P, 2) and (B, Q, H, L * P)"""
         s = self.shape
-        offsets = project(self.sampling_offsets, query, fused=fused)
-        logits = project(self.attention_weights, query, fused=fused)
+        offsets = apply_linear(self.sampling_offsets, query, fused=fused)
+        logits = apply_linear(self.attention_weights, query, fused=fused)
         return (
             offsets.view(*query.shape[:2], s.heads, len(s.levels), s.points, 2),
             logits.view(*query.shape[:2], s.heads, len(s.levels) * s.points),
@@ -98,7 +98,7 @@ class Layer(nn.Module):
         cameras, keys, batch, _ = features.shape
         rows = features.permute(2, 0, 1, 3).reshape(batch * cameras, keys, -1)
         s = self.shape
-        value = project(self.value_proj, rows, fused=fused)
+        value = apply_linear(self.value_proj, rows, fused=fused)
         return value.view(batch, cameras, keys, s.heads, s.dim)
 
     def fused(
@@ -112,7 +112,7 @@ class Layer(nn.Module):
             *self.offsets_logits(query, fused=True),
             *seen,
         )
-        return project(self.output_proj, slots, fused=True) + query
+        return apply_linear(self.output_proj, slots, fused=True) + query
 
     def official(
         self,
@@ -133,7 +133,7 @@ class Layer(nn.Module):
             (query,),
             self.official_pair,
         )
-        return project(self.output_proj, slots, fused=False) + query
+        return apply_linear(self.output_proj, slots, fused=False) + query
 
     def official_pair(self, copies: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
         """Offsets and logits of the copied queries."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..ops.split_linear import linear_of_concatenation
 from ..ops.temporal_self_attention import temporal_self_attention
-from ._bev import bird_grid, floors_us, passes, project
+from ._bev import apply_linear, bird_grid, floors_us, passes
 from .harness import Case
 from .ms_deform_attn import grid_sample_reference
 
@@ -54,7 +54,7 @@ class Layer(nn.Module):
 
     def maps(self, queue: Tensor, *, fused: bool) -> Tensor:
         """(B * T, S, C) to (B * T, S, H, D)"""
-        value = project(self.value_proj, queue, fused=fused)
+        value = apply_linear(self.value_proj, queue, fused=fused)
         return value.view(*queue.shape[:2], self.shape.heads, -1)
 
     def laid_out(self, offsets: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
@@ -78,7 +78,7 @@ class Layer(nn.Module):
             *self.laid_out(offsets, logits),
             references,
         )
-        return project(self.output_proj, out, fused=True) + query
+        return apply_linear(self.output_proj, out, fused=True) + query
 
     def official(
         self, query: Tensor, queue: Tensor, sizes: Tensor, starts: Tensor, references: Tensor
@@ -87,7 +87,7 @@ class Layer(nn.Module):
         both = torch.cat([queue[: query.shape[0]], query], -1)
         pair = self.laid_out(self.sampling_offsets(both), self.attention_weights(both))
         out = official(self.maps(queue, fused=False), sizes, starts, *pair, references)
-        return project(self.output_proj, out, fused=False) + query
+        return apply_linear(self.output_proj, out, fused=False) + query
 
 
 def official(
