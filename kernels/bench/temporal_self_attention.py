@@ -67,8 +67,9 @@ class Layer(nn.Module):
         self, query: Tensor, queue: Tensor, sizes: Tensor, starts: Tensor, references: Tensor
     ) -> Tensor:
         """The layer around the operator."""
+        previous = queue[: query.shape[0]]
         offsets, logits = (
-            linear_of_concatenation(queue[: query.shape[0]], query, one.weight, one.bias)
+            linear_of_concatenation(previous, query, one.weight, one.bias)
             for one in (self.sampling_offsets, self.attention_weights)
         )
         out = temporal_self_attention(

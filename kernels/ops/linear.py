@@ -11,6 +11,8 @@ from torch.autograd import Function, forward_ad
 
 from ._matrix_product import is_worth_onednn, times_transposed
 
+_ROWS = 1 << 13
+
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`torch.nn.functional.linear`, and that itself wherever it is not the slower one.
@@ -75,9 +77,11 @@ class _Linear(Function):
         of_rows, of_weight, of_bias = ctx.needs_input_grad
         # A graph of this pass is asked for where a second derivative is.
         multiply = torch.mm if torch.is_grad_enabled() else _multiply
+        # oneDNN copies what lies across, and with many rows that costs more than is won.
+        across = multiply if rows.shape[0] <= _ROWS else torch.mm
         return (
             multiply(grad, weight) if of_rows else None,
-            multiply(grad.t(), rows) if of_weight else None,
+            across(grad.t(), rows) if of_weight else None,
             grad.sum(0) if of_bias else None,
         )
 

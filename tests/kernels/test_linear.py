@@ -54,6 +54,11 @@ def test_forward_and_every_gradient_by_onednn(onednn, leading, bias):
     assert len(onednn) == 3
 
 
+def test_many_rows(onednn):
+    compare(linear, inputs(9000, channels=8, out=20), rtol=1e-4)
+    assert len(onednn) == 2  # the gradient of the weight is left to torch
+
+
 def test_inputs_may_lie_in_any_way(onednn):
     x = torch.randn(96, 300, 2).permute(2, 1, 0).requires_grad_()
     weight = torch.randn(96, 200)[:, ::2].t()[:80].requires_grad_()
