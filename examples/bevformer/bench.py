@@ -81,7 +81,9 @@ def build(name: str, shape: Shape, device: str, *, compile_layers: bool = False)
 
         from turbo_physai.optimizations.compiled import compiled
 
-        BEVFormerLayer.forward = compiled(BEVFormerLayer.forward, {"options": {"fallback_random": True}})
+        BEVFormerLayer.forward = compiled(
+            BEVFormerLayer.forward, {"options": {"fallback_random": True}}
+        )
     train.IMAGE_SCALE = shape.image_scale
     torch.manual_seed(0)
     sample = train.load_sample("synthetic", 0, device)
