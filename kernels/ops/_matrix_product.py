@@ -26,6 +26,7 @@ def onednn_pays() -> bool:
         and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
         and torch.backends.cpu.get_cpu_capability() == "AVX512"
         and not _is_of_intel()
+        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
     )
 
 
