@@ -139,7 +139,9 @@ class Import:
 
     @property
     def alias(self) -> str:
-        return f"{self.module.replace('.', '_')}_{self.name}"
+        # Only `name` holds what its name says, and what aliases are declared for.
+        stem = f"{self.module.replace('.', '_')}_{self.name}"
+        return stem if self.kind == "name" else f"{stem}_{self.kind}"
 
     def render(self) -> str:
         return IMPORTS[self.kind].format(module=self.module, name=self.name, alias=self.alias)

@@ -85,11 +85,15 @@ def test_a_rank_that_fails_and_one_that_is_stopped_for_it_leave_their_reports(la
     launch.project.write(
         {
             "fail.py": """\
-            import os, time
+            import os, pathlib, time
             import model
             print(model.f(), flush=True)
+            other = pathlib.Path("imported")
             if os.environ["RANK"] == "1":
+                while not other.exists():  # it will be stopped, and is to have begun by then
+                    time.sleep(0.01)
                 os._exit(9)
+            other.touch()
             time.sleep(120)
             """
         }
