@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from .. import _cpu_library
+from ._dispatch import sum_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,6 +20,23 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _SUFFIXES = {torch.float32: "f32", torch.float64: "f64"}
+
+
+def prepared(
+    floats: Sequence[Tensor], levels: Sequence[Tensor]
+) -> tuple[torch.dtype, list[Tensor]]:
+    """An operator's inputs as the library takes them, and the dtype that it sums in.
+
+    Args:
+        floats: the value first.
+        levels: spatial_shapes and level_start_index.
+
+    Returns:
+        The dtype, and value, levels and the other floats: contiguous, of that dtype and int64.
+    """
+    dtype = sum_dtype(*floats)
+    value, *others = (t.to(dtype).contiguous() for t in floats)
+    return dtype, [value, *(t.to(torch.int64).contiguous() for t in levels), *others]
 
 
 def call(name: str, dtype: torch.dtype, tensors: Sequence[Tensor], sizes: Sequence[int]) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ._cpu_call import call
-from ._dispatch import sum_dtype
+from ._cpu_call import call, prepared
 
 
 def forward(
@@ -17,12 +16,13 @@ def forward(
     attention_weights: Tensor,
 ) -> Tensor:
     """See `ms_deform_attn`."""
-    inputs = _Inputs(
-        value, spatial_shapes, level_start_index, sampling_locations, attention_weights
+    dtype, tensors = prepared(
+        (value, sampling_locations, attention_weights), (spatial_shapes, level_start_index)
     )
     batch, _, heads, dim = value.shape
-    out = torch.empty(batch, sampling_locations.shape[1], heads * dim, dtype=inputs.dtype)
-    call("ms_deform_attn_forward", inputs.dtype, [*inputs.tensors, out], inputs.sizes)
+    out = torch.empty(batch, sampling_locations.shape[1], heads * dim, dtype=dtype)
+    sizes = _sizes(value, sampling_locations)
+    call("ms_deform_attn_forward", dtype, [*tensors, out], sizes)
     return out.to(value.dtype)
 
 
@@ -35,18 +35,11 @@ def backward(
     attention_weights: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """See `ms_deform_attn_backward`. Bitwise the same for any number of threads."""
-    inputs = _Inputs(
-        value, spatial_shapes, level_start_index, sampling_locations, attention_weights
-    )
-    widened, _, _, locations, weights = inputs.tensors
-    grads = [torch.empty_like(t) for t in (widened, locations, weights)]
-    grad_out = grad_out.to(inputs.dtype).contiguous()
-    call(
-        "ms_deform_attn_backward",
-        inputs.dtype,
-        [grad_out, *inputs.tensors, *grads],
-        inputs.sizes,
-    )
+    floats = (value, sampling_locations, attention_weights)
+    dtype, tensors = prepared(floats, (spatial_shapes, level_start_index))
+    grads = [torch.empty(t.shape, dtype=dtype) for t in floats]
+    tensors = [grad_out.to(dtype).contiguous(), *tensors, *grads]
+    call("ms_deform_attn_backward", dtype, tensors, _sizes(value, sampling_locations))
     return (
         grads[0].to(value.dtype),
         grads[1].to(sampling_locations.dtype),
@@ -54,23 +47,6 @@ def backward(
     )
 
 
-class _Inputs:
-    """The inputs as the library takes them: contiguous, of one floating dtype, int64."""
-
-    def __init__(
-        self,
-        value: Tensor,
-        spatial_shapes: Tensor,
-        level_start_index: Tensor,
-        sampling_locations: Tensor,
-        attention_weights: Tensor,
-    ) -> None:
-        floats = (value, sampling_locations, attention_weights)
-        self.dtype = sum_dtype(*floats)
-        value, locations, weights = (t.to(self.dtype).contiguous() for t in floats)
-        shapes, starts = (
-            t.to(torch.int64).contiguous() for t in (spatial_shapes, level_start_index)
-        )
-        self.tensors = [value, shapes, starts, locations, weights]
-        levels, points = locations.shape[3:5]
-        self.sizes = [*value.shape, locations.shape[1], levels, points]
+def _sizes(value: Tensor, sampling_locations: Tensor) -> list[int]:
+    queries, _, levels, points, _ = sampling_locations.shape[1:]
+    return [*value.shape, queries, levels, points]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ._cpu_call import call
-from ._dispatch import sum_dtype
+from ._cpu_call import call, prepared
 
 
 def forward(
@@ -65,11 +64,8 @@ def backward(
 def _inputs(
     floats: tuple[Tensor, ...], levels: tuple[Tensor, ...], visibility: Tensor
 ) -> tuple[torch.dtype, list[Tensor]]:
-    """The inputs as the library takes them, in its order, and their floating dtype."""
-    dtype = sum_dtype(*floats)
-    value, *others = (t.to(dtype).contiguous() for t in floats)
-    indices = (t.to(torch.int64).contiguous() for t in levels)
-    return dtype, [value, *indices, *others, visibility.to(torch.bool).contiguous()]
+    dtype, tensors = prepared(floats, levels)
+    return dtype, [*tensors, visibility.to(torch.bool).contiguous()]
 
 
 def _sizes(value: Tensor, offsets: Tensor, references: Tensor, first_item: bool) -> list[int]:

@@ -29,7 +29,7 @@ def forward(
     """See `spatial_cross_attention`."""
     dtype = sum_dtype(value, offsets, logits, reference_points_cam)
     share, seen = _seen(visibility, first_item_visibility, dtype)
-    weights = _weights(offsets, logits, dtype) * share
+    weights = sample_weights(offsets, logits, dtype) * share
     batch, cameras, _, heads, dim = value.shape
     out = torch.zeros(batch, offsets.shape[1], heads * dim, dtype=dtype, device=value.device)
     for camera in range(cameras):
@@ -57,7 +57,7 @@ def backward(
     """See `spatial_cross_attention_backward`. As deterministic as `Tensor.index_add_` is."""
     dtype = sum_dtype(value, offsets, logits, reference_points_cam)
     share, seen = _seen(visibility, first_item_visibility, dtype)
-    weights = _weights(offsets, logits, dtype)
+    weights = sample_weights(offsets, logits, dtype)
     grad_value = torch.empty_like(value)
     grad_locations, grad_weights = torch.zeros_like(offsets, dtype=dtype), torch.zeros_like(weights)
     for camera in range(value.shape[1]):
@@ -78,6 +78,11 @@ def backward(
     )
 
 
+def sample_weights(offsets: Tensor, logits: Tensor, dtype: torch.dtype) -> Tensor:
+    """The softmax of the logits (..., L * P), as the offsets lie: (..., L, P)"""
+    return logits.to(dtype).softmax(-1).view(offsets.shape[:-1])
+
+
 def softmax_backward(grad_weights: Tensor, weights: Tensor) -> Tensor:
     """The gradient of the logits whose softmax over the last two dimensions `weights` is."""
     product = grad_weights * weights
@@ -95,11 +100,6 @@ def _seen(visibility: Tensor, first_item_visibility: bool, dtype: torch.dtype) -
     if first_item_visibility:
         seen = seen[:, :1].expand_as(seen)
     return _Seen(share[..., None, None, None], seen)
-
-
-def _weights(offsets: Tensor, logits: Tensor, dtype: torch.dtype) -> Tensor:
-    """(B, Q, H, L, P)"""
-    return logits.to(dtype).softmax(-1).view(offsets.shape[:-1])
 
 
 def _locations(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ._cpu_call import call
-from ._dispatch import sum_dtype
+from ._cpu_call import call, prepared
 
 
 def forward(
@@ -18,7 +17,7 @@ def forward(
     reference_points: Tensor,
 ) -> Tensor:
     """See `temporal_self_attention`."""
-    dtype, tensors = _inputs(
+    dtype, tensors = prepared(
         (value, offsets, logits, reference_points), (spatial_shapes, level_start_index)
     )
     _, _, heads, dim = value.shape
@@ -37,7 +36,7 @@ def backward(
     reference_points: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """See `temporal_self_attention_backward`. Bitwise the same for any number of threads."""
-    dtype, tensors = _inputs(
+    dtype, tensors = prepared(
         (value, offsets, logits, reference_points), (spatial_shapes, level_start_index)
     )
     grads = [torch.empty(t.shape, dtype=dtype) for t in (value, offsets, logits)]
@@ -48,15 +47,6 @@ def backward(
         grads[1].to(offsets.dtype),
         grads[2].to(logits.dtype),
     )
-
-
-def _inputs(
-    floats: tuple[Tensor, ...], levels: tuple[Tensor, ...]
-) -> tuple[torch.dtype, list[Tensor]]:
-    """The inputs as the library takes them, in its order, and their floating dtype."""
-    dtype = sum_dtype(*floats)
-    value, *others = (t.to(dtype).contiguous() for t in floats)
-    return dtype, [value, *(t.to(torch.int64).contiguous() for t in levels), *others]
 
 
 def _sizes(value: Tensor, offsets: Tensor) -> list[int]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from . import ms_deform_attn_torch
 from ._dispatch import sum_dtype
-from .spatial_cross_attention_torch import softmax_backward
+from .spatial_cross_attention_torch import sample_weights, softmax_backward
 
 
 def forward(
@@ -24,7 +24,7 @@ def forward(
     """See `temporal_self_attention`."""
     dtype = sum_dtype(value, offsets, logits, reference_points)
     batch, queries, _, entries = offsets.shape[:4]
-    weights = _weights(offsets, logits, dtype) / entries
+    weights = sample_weights(offsets, logits, dtype) / entries
     heads, dim = value.shape[2:]
     out = torch.zeros(batch, queries, heads * dim, dtype=dtype, device=value.device)
     for entry in range(entries):
@@ -50,7 +50,7 @@ def backward(
     """See `temporal_self_attention_backward`. As deterministic as `Tensor.index_add_` is."""
     dtype = sum_dtype(value, offsets, logits, reference_points)
     entries = offsets.shape[3]
-    weights = _weights(offsets, logits, dtype)
+    weights = sample_weights(offsets, logits, dtype)
     grad_value, grad_offsets = torch.empty_like(value), torch.empty_like(offsets)
     grad_weights = torch.empty_like(weights)
     for entry in range(entries):
@@ -67,11 +67,6 @@ def backward(
         grad_weights[:, :, :, entry] = grads[2] / entries
     grad_logits = softmax_backward(grad_weights, weights).view_as(logits)
     return grad_value, grad_offsets, grad_logits.to(logits.dtype)
-
-
-def _weights(offsets: Tensor, logits: Tensor, dtype: torch.dtype) -> Tensor:
-    """(B, Q, H, T, L, P)"""
-    return logits.to(dtype).softmax(-1).view(offsets.shape[:-1])
 
 
 def _locations(
