@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..ops.grid_mask import draw_grid, grid_mask
-from .harness import Case, Step
+from .harness import Case, Step, is_h200
 
 Operator = Callable[[Tensor], Tensor]
 
@@ -85,6 +85,6 @@ def _step(operator: Operator, x: Tensor) -> Step:
 
 def _floor_us(x: Tensor, device: torch.device) -> float | None:
     """What memory allows at best on an H200 (4.3 TB/s): every pixel read once and written once."""
-    if device.type != "cuda" or "H200" not in torch.cuda.get_device_name(device):
+    if not is_h200(device):
         return None
     return 2 * x.numel() * x.element_size() / 4.3e12 * 1e6

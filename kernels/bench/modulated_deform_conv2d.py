@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..ops.modulated_deform_conv2d import modulated_deform_conv2d
-from .harness import Case, Step
+from .harness import Case, passes
 
 Inputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 Operator = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -118,25 +118,4 @@ def cases(names: list[str], dtype: torch.dtype, device: torch.device) -> Iterato
             "turbo_physai": turbo_physai,
             **peers(device),
         }
-        yield Case(name, "forward", {k: _forward(f, inputs) for k, f in operators.items()})
-        grad = torch.randn_like(turbo_physai(*inputs))
-        yield Case(
-            name,
-            "forward+backward",
-            {k: _forward_backward(f, inputs, grad) for k, f in operators.items()},
-        )
-
-
-def _forward(operator: Operator, inputs: Inputs) -> Step:
-    def step() -> None:
-        with torch.no_grad():
-            operator(*inputs)
-
-    return step
-
-
-def _forward_backward(operator: Operator, inputs: Inputs, grad: Tensor) -> Step:
-    def step() -> None:
-        torch.autograd.grad(operator(*inputs), inputs, grad)
-
-    return step
+        yield from passes(name, operators, inputs, inputs)

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..ops.ms_deform_attn import ms_deform_attn
-from .harness import Case, Step
+from .harness import Case, floors_us, passes
 
 Inputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 Operator = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -109,55 +109,16 @@ def cases(names: list[str], dtype: torch.dtype, device: torch.device) -> Iterato
     for name in names:
         shape = SHAPES[name]
         inputs = make_inputs(shape, dtype, device)
-        operators = {
+        operators: dict[str, Operator] = {
             "grid_sample": grid_sample_reference(shape.levels),
             "turbo_physai": ms_deform_attn,
             **peers(device),
         }
-        floors = _floors_us(inputs, device)
-        yield Case(
-            name, "forward", {k: _forward(f, inputs) for k, f in operators.items()}, floors[0]
+        value, _, _, locations, weights = inputs
+        floors = floors_us(
+            device,
+            (value, locations, weights),
+            value.new_empty(shape.batch, shape.queries, shape.heads * shape.dim),
+            4 * weights.numel() * shape.dim * value.element_size(),
         )
-        grad = torch.randn_like(ms_deform_attn(*inputs))
-        yield Case(
-            name,
-            "forward+backward",
-            {k: _forward_backward(f, inputs, grad) for k, f in operators.items()},
-            floors[1],
-        )
-
-
-def _forward(operator: Operator, inputs: Inputs) -> Step:
-    def step() -> None:
-        with torch.no_grad():
-            operator(*inputs)
-
-    return step
-
-
-def _forward_backward(operator: Operator, inputs: Inputs, grad: Tensor) -> Step:
-    wanted = (inputs[0], inputs[3], inputs[4])
-
-    def step() -> None:
-        torch.autograd.grad(operator(*inputs), wanted, grad)
-
-    return step
-
-
-def _floors_us(inputs: Inputs, device: torch.device) -> tuple[float | None, float | None]:
-    """What memory allows at best: every tensor moved once, every corner read from L1.
-
-    An H200: 4.3 TB/s copy, 132 multiprocessors that load 128 bytes a cycle at 1.98 GHz. The
-    additions into grad_value come on top; their rate is not known.
-    """
-    if device.type != "cuda" or "H200" not in torch.cuda.get_device_name(device):
-        return None, None
-    value, _, _, locations, weights = inputs
-    heads_dim = value.shape[2] * value.shape[3]
-    out = value.shape[0] * locations.shape[1] * heads_dim * value.element_size()
-    read = sum(t.numel() * t.element_size() for t in (value, locations, weights))
-    corners = 4 * weights.numel() * value.shape[3] * value.element_size()
-    gather = corners / (132 * 128 * 1.98e9)
-    forward = max((read + out) / 4.3e12, gather)
-    backward = max((2 * read + out) / 4.3e12, gather)
-    return forward * 1e6, (forward + backward) * 1e6
+        yield from passes(name, operators, inputs, (value, locations, weights), floors)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..ops.point_sampling import point_sampling
-from .harness import Case, Step
+from .harness import Case, Step, is_h200
 
 Operator = Callable[[Tensor, Tensor, Sequence[float], Sequence[int]], tuple[Tensor, Tensor]]
 PC_RANGE = (-51.2, -51.2, -5.0, 51.2, 51.2, 3.0)
@@ -90,7 +90,7 @@ def _step(operator: Operator, inputs: tuple[Tensor, Tensor], image: tuple[int, i
 
 def _floor_us(shape: Shape, inputs: tuple[Tensor, Tensor], device: torch.device) -> float | None:
     """What memory allows at best on an H200 (4.3 TB/s): inputs read, 9 bytes a point written."""
-    if device.type != "cuda" or "H200" not in torch.cuda.get_device_name(device):
+    if not is_h200(device):
         return None
     read = sum(tensor.numel() * tensor.element_size() for tensor in inputs)
     written = 9 * shape.batch * shape.cameras * shape.heights * shape.queries

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from ..ops.spatial_cross_attention import spatial_cross_attention
-from ._bev import apply_linear, bird_grid, floors_us, passes
-from .harness import Case
+from ._bev import apply_linear, bird_grid
+from .harness import Case, floors_us, passes
 from .ms_deform_attn import grid_sample_reference
 
 Levels = tuple[tuple[int, int], ...]
@@ -272,4 +272,4 @@ def _layer_cases(
     }
     inputs = (query, features, sizes, starts, references, visibility)
     wanted = (query, features, *layer.parameters())
-    yield from passes(name, operators, inputs, wanted, (None, None))
+    yield from passes(name, operators, inputs, wanted)

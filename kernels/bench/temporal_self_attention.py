@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from ..ops.split_linear import linear_of_concatenation
 from ..ops.temporal_self_attention import temporal_self_attention
-from ._bev import apply_linear, bird_grid, floors_us, passes
-from .harness import Case
+from ._bev import apply_linear, bird_grid
+from .harness import Case, floors_us, passes
 from .ms_deform_attn import grid_sample_reference
 
 
@@ -170,6 +170,4 @@ def _layer_cases(
         "turbo_physai": layer.fused,
     }
     wanted = (query, queue, *layer.parameters())
-    yield from passes(
-        name, operators, (query, queue, sizes, starts, references), wanted, (None, None)
-    )
+    yield from passes(name, operators, (query, queue, sizes, starts, references), wanted)
