@@ -1,6 +1,7 @@
 """Fused operators, one a file. They know nothing of the engine that swaps them in."""
 
 from ._backends import backends
+from .ops._checks import supports_head_dim
 from .ops.grid_mask import grid_mask
 from .ops.linear import linear
 from .ops.modulated_deform_conv2d import (
@@ -25,6 +26,7 @@ __all__ = [
     "point_sampling",
     "spatial_cross_attention",
     "spatial_cross_attention_backward",
+    "supports_head_dim",
     "temporal_self_attention",
     "temporal_self_attention_backward",
 ]

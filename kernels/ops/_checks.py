@@ -31,9 +31,14 @@ def check_rank(name: str, tensor: Tensor, layout: str) -> None:
         raise ValueError(f"{name} must be {layout}, not {tuple(tensor.shape)}")
 
 
+def supports_head_dim(dim: int) -> bool:
+    """Whether the attention operators, on every backend, take heads of that many channels."""
+    return dim % 4 == 0 and 4 <= dim <= _MAX_HEAD_DIM
+
+
 def check_head_dim(dim: int) -> None:
-    """Raise a ValueError unless every backend takes heads of that many channels."""
-    if dim % 4 or not 4 <= dim <= _MAX_HEAD_DIM:
+    """Raise a ValueError unless `supports_head_dim`."""
+    if not supports_head_dim(dim):
         raise ValueError(
             f"the head dimension of value must be a multiple of 4 up to {_MAX_HEAD_DIM}, not {dim}"
         )

@@ -20,6 +20,7 @@ import attrs
 import torch
 from torch._dynamo.utils import counters
 
+from turbo_physai.optimizations.options import refuse_unknown
 from turbo_physai.report import Facts, facts
 
 if TYPE_CHECKING:
@@ -83,9 +84,8 @@ def compiled(original: Callable[..., Any], options: Mapping[str, Any]) -> Callab
 
 
 def _check(options: Mapping[str, Any]) -> None:
+    refuse_unknown(options, _ACCEPTED)
     for key, value in options.items():
-        if key not in _ACCEPTED:
-            raise ValueError(f"option {key!r}: accepted are {', '.join(_ACCEPTED)}")
         if not isinstance(value, _ACCEPTED[key]):
             names = " or ".join("null" if t is type(None) else t.__name__ for t in _ACCEPTED[key])
             raise TypeError(f"option {key!r}: accepted is {names}, found {value!r}")

@@ -15,8 +15,10 @@ from torch import Tensor
 from turbo_physai.kernels import (
     linear_of_concatenation,
     spatial_cross_attention,
+    supports_head_dim,
     temporal_self_attention,
 )
+from turbo_physai.optimizations.options import refuse_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -85,9 +87,7 @@ def spatial_cross_attention_forward(
 
 
 def _sees_first_item(options: Mapping[str, Any]) -> bool:
-    for key in options:
-        if key != "visibility":
-            raise ValueError(f"option {key!r}: accepted is visibility")
+    refuse_unknown(options, ("visibility",))
     visibility = options.get("visibility", VISIBILITY[0])
     if visibility not in VISIBILITY:
         raise ValueError(
@@ -246,8 +246,7 @@ def _finished(self: Any, output: Tensor, identity: Tensor) -> Tensor:
 
 
 def _supports_heads(attention: Any) -> bool:
-    dim = int(attention.embed_dims // attention.num_heads)
-    return dim % 4 == 0 and 4 <= dim <= 256  # as the operators have it
+    return bool(supports_head_dim(attention.embed_dims // attention.num_heads))
 
 
 def _is_wrapped_for_fp16(*modules: Any) -> bool:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import multiprocessing
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import torch
 from torch.utils.data._utils.pin_memory import pin_memory
 
+from turbo_physai.optimizations.options import refuse_unknown
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-_OPTIONS: Final = ("start_method", "prefetch_factor", "pin_memory")
 
 
 def build_dataloader(
@@ -60,9 +60,8 @@ def _check(options: Mapping[str, Any]) -> None:
         "prefetch_factor": ("null", "a whole number from 1 up"),
         "pin_memory": ("null", "true", "false"),
     }
+    refuse_unknown(options, accepted)
     for key, value in options.items():
-        if key not in _OPTIONS:
-            raise ValueError(f"option {key!r}: accepted are {', '.join(_OPTIONS)}")
         right = {
             "start_method": value in accepted["start_method"][1:],
             "prefetch_factor": type(value) is int and value > 0,

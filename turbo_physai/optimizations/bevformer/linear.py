@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from turbo_physai.kernels import linear
 from turbo_physai.kernels.ops._matrix_product import onednn_pays
+from turbo_physai.optimizations.options import refuse_unknown
 from turbo_physai.report import facts
 
 if TYPE_CHECKING:
@@ -35,8 +36,7 @@ def initialize(original: Callable[..., None], options: Mapping[str, Any]) -> Cal
     Raises:
         ValueError: an option.
     """
-    if options:
-        raise ValueError(f"option {next(iter(options))!r}: there are none")
+    refuse_unknown(options, ())
     pays = onednn_pays()
     facts().tell(library="oneDNN" if pays else "that of torch, which is as fast on this machine")
     if not pays:

@@ -7,6 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
+from turbo_physai.kernels import supports_head_dim
+
 
 def supports_forward(ctx: Any, value: Tensor, *args: Any, **kwargs: Any) -> bool:
     """Of an autograd Function: what `supports_heads` says of its value (bs, keys, heads, dim)."""
@@ -20,5 +22,5 @@ def supports_backward(ctx: Any, *grads: Any) -> bool:
 
 
 def supports_heads(value: Tensor, *args: Any, **kwargs: Any) -> bool:
-    """Whether heads have a multiple of 4 channels, up to 256."""
-    return value.shape[-1] % 4 == 0 and 4 <= value.shape[-1] <= 256
+    """Whether heads (..., dim) have a width that the operator takes."""
+    return bool(supports_head_dim(value.shape[-1]))

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
+from turbo_physai.optimizations.options import refuse_unknown
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping
 
@@ -69,9 +71,8 @@ def initialize(original: Callable[..., None], options: Mapping[str, Any]) -> Cal
 
 
 def _option(options: Mapping[str, Any], name: str, *, default: bool) -> bool:
+    refuse_unknown(options, _OPTIONS)
     for key, value in options.items():
-        if key not in _OPTIONS:
-            raise ValueError(f"option {key!r}: accepted are {', '.join(_OPTIONS)}")
         if not isinstance(value, bool):
             raise ValueError(f"option {key!r}: accepted are true and false, found {value!r}")
     return bool(options.get(name, default))

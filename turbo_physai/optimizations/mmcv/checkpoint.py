@@ -9,6 +9,8 @@ from unittest import mock
 import numpy as np
 import torch
 
+from turbo_physai.optimizations.options import refuse_unknown
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
@@ -24,9 +26,7 @@ def with_numpy(load: Callable[..., Any], options: Mapping[str, Any]) -> Callable
     Raises:
         ValueError: an option that does not exist.
     """
-    for key in options:
-        if key != "trusted":
-            raise ValueError(f"option {key!r}: accepted is trusted")
+    refuse_unknown(options, ("trusted",))
     allow = _anything if options.get("trusted", False) is True else _numbers_and_arrays
 
     def load_checkpoint(cls: type, *args: Any, **kwargs: Any) -> Any:
