@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -28,6 +31,27 @@ class Inputs(NamedTuple):
 def _fresh_numbers() -> None:
     """Other numbers in every run; the seed shows with a failure."""
     print("torch.manual_seed", torch.seed())
+
+
+@pytest.fixture
+def run_checks() -> Callable[..., None]:
+    """Runs a file of checks, or the part of it with some marks, in a process of its own: Triton
+    decides when it is imported whether it interprets or compiles."""
+
+    def run_checks(checks: Path, part: str | None = None, **environment: str) -> None:
+        options = ["-q", "-p", "no:cacheprovider", "-o", f"pythonpath={checks.parent}"]
+        if part is not None:
+            options += ["-m", part]
+        run = subprocess.run(
+            [sys.executable, "-m", "pytest", *options, str(checks)],
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert run.returncode == 0, run.stdout + run.stderr
+
+    return run_checks
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,29 +16,18 @@ if sys.platform != "linux":
 from turbo_physai.kernels.ops import modulated_deform_conv2d_triton as op
 from turbo_physai.kernels.ops._deform_conv_geometry import Geometry
 
+RunChecks = Callable[..., None]
 CHECKS = Path(__file__).with_name("triton_modulated_deform_conv2d_checks.py")
 
 
 @pytest.mark.slow
-def test_interpreted_kernels_agree_with_autograd() -> None:
-    _run_checks(TRITON_INTERPRET="1")
+def test_interpreted_kernels_agree_with_autograd(run_checks: RunChecks) -> None:
+    run_checks(CHECKS, TRITON_INTERPRET="1")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_compiled_kernels_agree_with_autograd() -> None:
-    _run_checks(TRITON_INTERPRET="0")
-
-
-def _run_checks(**environment: str) -> None:
-    options = ["-q", "-p", "no:cacheprovider", "-o", f"pythonpath={CHECKS.parent}"]
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, str(CHECKS)],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
+def test_compiled_kernels_agree_with_autograd(run_checks: RunChecks) -> None:
+    run_checks(CHECKS, TRITON_INTERPRET="0")
 
 
 @pytest.mark.parametrize(("setting", "wanted"), [("high", "tf32"), ("highest", "ieee")])

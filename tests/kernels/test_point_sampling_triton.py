@@ -5,11 +5,11 @@ The machine code needs no GPU: Triton brings the assembler and the disassemblers
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from turbo_physai.kernels.ops import point_sampling_triton as op
 
+RunChecks = Callable[..., None]
 CHECKS = Path(__file__).with_name("triton_point_sampling_checks.py")
 CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 A_THREADS_POINTS = op.BLOCK // (32 * op.OPTIONS["num_warps"])
@@ -34,24 +35,13 @@ COMPILED = [
 ]
 
 
-def test_the_interpreted_kernel_has_the_bits_of_the_formulation() -> None:
-    _run_checks(TRITON_INTERPRET="1")
+def test_the_interpreted_kernel_has_the_bits_of_the_formulation(run_checks: RunChecks) -> None:
+    run_checks(CHECKS, TRITON_INTERPRET="1")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_the_compiled_kernel_has_the_bits_of_the_formulation() -> None:
-    _run_checks(TRITON_INTERPRET="0")
-
-
-def _run_checks(**environment: str) -> None:
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(CHECKS)],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
+def test_the_compiled_kernel_has_the_bits_of_the_formulation(run_checks: RunChecks) -> None:
+    run_checks(CHECKS, TRITON_INTERPRET="0")
 
 
 @pytest.mark.parametrize(("arch", "points", "matrices"), COMPILED)

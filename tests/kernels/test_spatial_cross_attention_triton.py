@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,30 +16,19 @@ from turbo_physai.kernels.ops import _triton_launch as launch
 from turbo_physai.kernels.ops import spatial_cross_attention_triton as op
 from turbo_physai.kernels.ops._triton_launch import Size
 
+RunChecks = Callable[..., None]
 CHECKS = Path(__file__).with_name("triton_spatial_cross_attention_checks.py")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", ["not slow", "slow"])
-def test_interpreted_kernels_agree_with_autograd(part: str) -> None:
-    _run_checks(part, TRITON_INTERPRET="1")
+def test_interpreted_kernels_agree_with_autograd(run_checks: RunChecks, part: str) -> None:
+    run_checks(CHECKS, part, TRITON_INTERPRET="1")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_compiled_kernels_agree_with_autograd() -> None:
-    _run_checks("slow or not slow", TRITON_INTERPRET="0")
-
-
-def _run_checks(part: str, **environment: str) -> None:
-    options = ["-q", "-p", "no:cacheprovider", "-o", f"pythonpath={CHECKS.parent}", "-m", part]
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, str(CHECKS)],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
+def test_compiled_kernels_agree_with_autograd(run_checks: RunChecks) -> None:
+    run_checks(CHECKS, TRITON_INTERPRET="0")
 
 
 def test_a_saved_size_is_used_instead_of_the_built_in_one(
