@@ -16,7 +16,9 @@ from turbo_physai.declarations.names import texts
 from turbo_physai.engine import Engine, bindings
 from turbo_physai.errors import TurboPhysAIError
 from turbo_physai.plan import PreparedExecution, collect, gather, prepare
-from turbo_physai.report import Journal, OptimizationReport, Reporter, journal, ranks
+from turbo_physai.process import ranks
+from turbo_physai.process.role import ProcessRole
+from turbo_physai.report import Journal, OptimizationReport, journal
 from turbo_physai.report.strict import STRICT_VARIABLE, Strict
 from turbo_physai.report.text import log
 
@@ -79,7 +81,7 @@ def apply(
         prepared,
         {group.id: group.execution for group in groups},
         Journal(journal.place(run_id)),
-        Reporter(),
+        ProcessRole(),
         os.environ.get(RUNTIME_CONFIG_VARIABLE),
     )
     if log_report or os.environ.get(LOG_VARIABLE) == "1":

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turbo_physai.launch import topology
-from turbo_physai.report.ranks import spans
+from turbo_physai.process.ranks import spans
 
 
 @pytest.fixture

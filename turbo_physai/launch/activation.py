@@ -17,8 +17,8 @@ from turbo_physai.api import apply, validate
 from turbo_physai.errors import TurboPhysAIError
 from turbo_physai.launch.checks import CONFIG_ERROR
 from turbo_physai.launch.placement import Placement
-from turbo_physai.report import ranks
-from turbo_physai.report.process import Command, is_path_safe
+from turbo_physai.process import ranks
+from turbo_physai.process.command import Command, is_path_safe
 
 if TYPE_CHECKING:
     from turbo_physai.launch.program import Program

@@ -16,7 +16,7 @@ import typer
 from turbo_physai import api
 from turbo_physai.config import select
 from turbo_physai.config.selection import CONFIG_VARIABLE
-from turbo_physai.report import ranks
+from turbo_physai.process import ranks
 from turbo_physai.report.journal import REPORT_DIR_VARIABLE
 from turbo_physai.report.strict import STRICT_VARIABLE
 

@@ -16,7 +16,7 @@ import attrs
 
 from turbo_physai.errors import Fault
 from turbo_physai.launch import topology
-from turbo_physai.report import ranks
+from turbo_physai.process import ranks
 
 NUMA_VARIABLE: Final = "TURBO_PHYSAI_NUMA"
 AFFINITY_VARIABLE: Final = "TURBO_PHYSAI_RANK_AFFINITY"

@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 
 from turbo_physai.errors import TurboPhysAIError
-from turbo_physai.report.process import Command, is_path_safe
+from turbo_physai.process.command import Command, is_path_safe
 
 # The launcher's own `__main__` must outlive the moment in which another module takes its place.
 _launchers: list[ModuleType | None] = []

@@ -10,7 +10,6 @@ from turbo_physai.report.execution import (
 )
 from turbo_physai.report.facts import Facts, ReportedFacts, facts, telling
 from turbo_physai.report.journal import Journal
-from turbo_physai.report.process import Reporter
 from turbo_physai.report.report import OptimizationReport
 
 __all__ = [
@@ -24,7 +23,6 @@ __all__ = [
     "OptimizationReport",
     "Origin",
     "ReportedFacts",
-    "Reporter",
     "facts",
     "telling",
 ]

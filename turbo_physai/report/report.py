@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from turbo_physai.process.ranks import rank, world_size
 from turbo_physai.report.execution import GroupState, MemberState
-from turbo_physai.report.ranks import rank, world_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from turbo_physai.config import OptimizationConfig
     from turbo_physai.plan import PreparedExecution
+    from turbo_physai.process.role import ProcessRole
     from turbo_physai.report.execution import GroupExecution
     from turbo_physai.report.journal import Journal
-    from turbo_physai.report.process import Reporter
 
 SCHEMA: Final = "turbophysai/report/v1"
 
@@ -54,7 +54,7 @@ class OptimizationReport:
         prepared_execution: PreparedExecution,
         execution: dict[str, GroupExecution],
         journal: Journal,
-        reporter: Reporter,
+        role: ProcessRole,
         runtime_config_path: str | None = None,
     ) -> None:
         self.run_id = run_id
@@ -67,7 +67,7 @@ class OptimizationReport:
         self.journal = journal
         self.after_change: Callable[[], None] | None = None
         self.lock = threading.RLock()
-        self._reporter = reporter
+        self._role = role
         self._final = False
         self._callbacks: list[Callable[[OptimizationReport], object]] = []
 
@@ -87,7 +87,7 @@ class OptimizationReport:
     def leaves_journal(self) -> bool:
         """Whether this process is one of those by which a run is judged, as far as can be told now:
         its ranks, but not their workers and helpers."""
-        return self._reporter.reports(self._has_acted)
+        return self._role.reports(self._has_acted)
 
     @property
     def _has_acted(self) -> bool:
@@ -108,7 +108,7 @@ class OptimizationReport:
 
     def changed(self) -> None:
         """Takes note of a change: writes the journal and, with the last Group settled, finishes."""
-        if not self._reporter.is_this_process:
+        if not self._role.is_this_process:
             return  # what a forked child does is no part of its parent's report
         with self.lock:
             settled = all(g.state is not GroupState.PENDING for g in self.execution.values())
@@ -125,7 +125,7 @@ class OptimizationReport:
     def save(self) -> None:
         """Writes the journal, if this process leaves one."""
         with self.lock:
-            if self._reporter.is_this_process and self.leaves_journal:
+            if self._role.is_this_process and self.leaves_journal:
                 self.journal.write(self.to_dict())
 
     def _call(self, callback: Callable[[OptimizationReport], object]) -> None:

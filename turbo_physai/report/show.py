@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from turbo_physai.process.ranks import spans
 from turbo_physai.report.merge import MergedGroup, MergedReport, Outcome
-from turbo_physai.report.ranks import spans
 
 
 def as_text(merged: MergedReport) -> str:

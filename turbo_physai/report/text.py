@@ -6,8 +6,8 @@ import logging
 import sys
 from typing import TYPE_CHECKING, Any
 
+from turbo_physai.process.ranks import rank
 from turbo_physai.report.execution import GroupState, MemberState
-from turbo_physai.report.ranks import rank
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,8 +1,4 @@
-"""Which of the many processes of a launch leaves a report.
-
-A launch is a tree: a launcher starts ranks, ranks start workers and helpers. Each of these may be
-activated, yet what a run did is told by its ranks alone.
-"""
+"""What python was told to run in this process, read from its command line."""
 
 from __future__ import annotations
 
@@ -12,12 +8,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
 import attrs
-
-from turbo_physai.config.selection import CONFIG_VARIABLE
-from turbo_physai.report import ranks
-
-# The rank of the nearest process above this one that was activated; not for users to set.
-PARENT_VARIABLE: Final = "TURBO_PHYSAI_PARENT_RANK"
 
 # Commands that start a training and never train themselves, as a script's name or a module's.
 _LAUNCHERS: Final = frozenset(
@@ -100,48 +90,3 @@ class Command:
 def is_path_safe() -> bool:
     """Whether python was told to put no folder of the program in front of `sys.path`."""
     return bool(getattr(sys.flags, "safe_path", sys.flags.isolated))
-
-
-class Reporter:
-    """Whether the process that creates it leaves a report."""
-
-    def __init__(self) -> None:
-        self._pid = os.getpid()
-        self._command = Command.of_this_process()
-        self._parent = os.environ.get(PARENT_VARIABLE)
-        os.environ[PARENT_VARIABLE] = _rank_or_none()
-
-    @property
-    def is_this_process(self) -> bool:
-        """False in a forked child."""
-        return os.getpid() == self._pid
-
-    def reports(self, has_acted: bool) -> bool:
-        """Whether this process leaves a report, as far as can be told now.
-
-        A forked child and a launcher never do. A worker of `multiprocessing` does if it has a rank
-        that its parent has not. A helper - a process that shares the rank of an activated one above
-        it, or code after ``-c`` in a launch that is activated by the environment - does from the
-        moment in which a Group has acted in it. Any other process does from its start.
-        """
-        if not self.is_this_process or self._command.is_launcher:
-            return False
-        rank = _rank_or_none()
-        if self._command.is_worker or _is_child_of_multiprocessing():
-            return rank != (self._parent or _NO_RANK)
-        by_environment = bool(os.environ.get(CONFIG_VARIABLE))
-        is_helper = rank == self._parent or (self._command.kind == "code" and by_environment)
-        return has_acted or not is_helper
-
-
-_NO_RANK: Final = "none"
-
-
-def _rank_or_none() -> str:
-    rank = ranks.stated_rank()
-    return _NO_RANK if rank is None else str(rank)
-
-
-def _is_child_of_multiprocessing() -> bool:
-    process = sys.modules.get("multiprocessing.process")
-    return process is not None and process.parent_process() is not None

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from turbo_physai.report import ranks
+from turbo_physai.process import ranks
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from turbo_physai.report.process import Command
+from turbo_physai.process.command import Command
 
 COMMANDS = {
     "script": (["train.py", "-m", "x"], ("script", "train.py")),

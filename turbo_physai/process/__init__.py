@@ -1,0 +1,1 @@
+"""What this process is: its place in a launch, its rank, and what its environment asks of it."""
