@@ -69,10 +69,6 @@ def apply(
     config, prepared = _prepare(
         optimization_config_path, model, registry, catalog, force_groups, disable_groups
     )
-    is_off = os.environ.get(OFF_VARIABLE) == "1"
-    if is_off:
-        for each in prepared.groups.values():
-            each.decision, each.reason = "skip", f"{OFF_VARIABLE}=1"
     groups = bindings(prepared)
     run_id = ranks.run_id()
     report = OptimizationReport(
@@ -86,7 +82,7 @@ def apply(
     )
     if log_report or os.environ.get(LOG_VARIABLE) == "1":
         report.on_final(log)
-    if is_off:
+    if _is_off():
         report.changed()
     else:
         _start(Engine(report, groups), report)
@@ -111,10 +107,8 @@ def check(
         optimization_config_path, model, registry, catalog, force_groups, disable_groups
     )
     for group in prepared.groups.values():
-        if group.decision == "apply":
-            found = gather(group, config.compatibility)
-            prepared.add(found.config)
-            group.add(found.group)
+        if group.is_possible:
+            prepared.take(group, gather(group, config.compatibility))
     return prepared
 
 
@@ -145,7 +139,12 @@ def _prepare(
     disable = (*texts(disable_groups, "disable_groups"), *_listed(DISABLE_VARIABLE))
     config = load(select(path, model))
     config = (catalog or OptimizationConfigCatalog.packaged()).resolve(config)
-    return config, prepare(config, collect(config, registry), force, disable)
+    off = f"{OFF_VARIABLE}=1" if _is_off() else ""
+    return config, prepare(config, collect(config, registry), force, disable, off)
+
+
+def _is_off() -> bool:
+    return os.environ.get(OFF_VARIABLE) == "1"
 
 
 def _listed(variable: str) -> tuple[str, ...]:

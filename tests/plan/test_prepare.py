@@ -78,7 +78,7 @@ def test_one_target_is_changed_by_one_group():
     planned = plan(groups)
     assert planned.order == ("a", "c")
     assert planned.groups["b"].decision == "block"
-    assert planned.groups["b"].reason == "model.f is already changed by the Group a"
+    assert planned.groups["b"].reason == "conflict of model.f: the Group a already changes it"
     assert [c.blocked for c in planned.conflicts] == ["b"]
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 
-from turbo_physai.declarations.names import object_path, of_others, texts
+from turbo_physai.declarations.names import ObjectPath, object_path, of_others, texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +36,16 @@ class Replacement:
     def paths(self) -> tuple[str, ...]:
         """Every path that it changes, the target first."""
         return (self.target, *self.aliases)
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """The paths of the objects that it brings in."""
+        return tuple(filter(None, (self.replacement, self.runtime_condition)))
+
+    @property
+    def modules(self) -> frozenset[str]:
+        """The modules that may hold one of these paths."""
+        return frozenset(name for path in self.paths for name in ObjectPath.parse(path).modules)
 
 
 def replace(

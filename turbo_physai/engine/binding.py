@@ -53,6 +53,11 @@ def make(declared: Replacement, slot: Slot, options: Mapping[str, Any]) -> Excha
         new = name_like(call(declared.replacement)(inner(old), options), old)
     if declared.runtime_condition is not None:
         condition = call(declared.runtime_condition)
+        if not callable(condition):
+            raise TargetError(
+                f"runtime_condition {declared.runtime_condition}: found {condition!r}, accepted is "
+                "a function of the call's arguments that returns True or False"
+            )
         new = choose(condition, new, old, declared.runtime_condition)
     return Exchange(old, adapt(slot, old, new))
 
@@ -153,5 +158,4 @@ def _source_of(path: str) -> tuple[str | None, int] | None:
 
 def _keeps_the_original(declared: Replacement) -> frozenset[str]:
     """The modules of a Replacement keep their own view of the original."""
-    paths = filter(None, (declared.replacement, declared.runtime_condition))
-    return frozenset(name for path in paths for name in ObjectPath.parse(path).modules)
+    return frozenset(name for path in declared.uses for name in ObjectPath.parse(path).modules)

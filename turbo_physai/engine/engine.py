@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from turbo_physai.declarations import ImportAlias, Inject, ReplaceImport
@@ -29,7 +29,7 @@ from turbo_physai.engine.state import GroupBinding, ImportBinding, MemberBinding
 from turbo_physai.errors import OptimizationRollbackError
 from turbo_physai.evidence import Check, examine
 from turbo_physai.evidence.definitions import Missing
-from turbo_physai.plan import Evidence, gather
+from turbo_physai.plan import Evidence, confirm, gather, regather
 from turbo_physai.report import GroupState, MemberState, ReportedFacts, telling
 
 if TYPE_CHECKING:
@@ -180,25 +180,37 @@ class Engine:
             if group.checking:  # another thread will bind what waits once it has the evidence
                 return False
             group.checking, first = True, not group.checked
-        members = [
-            m.declared
-            for m in group.members
-            if isinstance(m, MemberBinding) and (spec is None or spec.name in m.modules)
-        ]
         stated = self._report.optimization_config.compatibility
         try:
-            found = gather(group.prepared, stated, spec, None if first else members)
+            if first or spec is None:
+                found = gather(group.prepared, stated, spec)
+            else:
+                found = regather(group.prepared, spec)
         except Exception as error:
             self._outcomes.fail(group, None, error)
             found = Evidence([], [])
         with self._report.lock:
-            self._report.prepared_execution.add(found.config)
-            group.prepared.add(found.group)
             group.checked, group.checking = True, False
+        return self._decide(group, found)
+
+    def _decide(self, group: GroupBinding, found: Evidence) -> bool:
+        """Takes in evidence for a Group and ends what it blocks. Tells whether the Group may be
+        bound."""
+        prepared = self._report.prepared_execution
+        with self._report.lock:
+            prepared.take(group.prepared, found)
         for each in self._groups:
-            if each.prepared.decision == "block":
+            is_blocked = each.prepared.decision == "block" and each.state.is_open
+            if is_blocked and prepared.blocking(each.prepared):  # others end with a dependency
                 self._outcomes.block(each, each.prepared.reason)
         return group.state.is_open
+
+    def _confirm(self, group: GroupBinding, member: MemberBinding, paths: Sequence[str]) -> bool:
+        """Completes what the source left open about objects that are there now. Tells whether the
+        Group may be bound."""
+        if not group.prepared.leaves_open(paths):
+            return True
+        return self._decide(group, confirm(group.prepared, member.declared, paths))
 
     # Binding.
 
@@ -223,7 +235,7 @@ class Engine:
                 check = Check("imported_before", "warning", name, reason=self._why_late())
                 for group in self._watching(name):
                     if any(self._acts_on(m, name) for m in group.members):
-                        group.prepared.add([check])
+                        self._report.prepared_execution.add_to(group.prepared, [check])
 
     def _why_late(self) -> str:
         first = "" if self.finder.is_first else ", by a finder that stands before ours"
@@ -295,10 +307,13 @@ class Engine:
         places = [(site, self._modules.run_of(site), self._modules.slot(site)) for site in due]
         exchange = member.exchange
         site, _, slot = places[0]
+        if not self._confirm(group, member, [site.path.text for site in due]):
+            return
         if site is member.sites[0] and group.transaction.holds(slot) is None:
             options = group.prepared.entry.options or {}
             with telling(ReportedFacts(self._report, group.execution, member.execution)):
                 exchange = binding.make(member.declared, slot, options)
+            self._confirm(group, member, member.declared.uses)
         assert exchange is not None
         with self._report.lock:
             if not group.state.is_open:

@@ -176,18 +176,19 @@ _KINDS = {
 
 def bindings(prepared: PreparedExecution) -> list[GroupBinding]:
     """What is to be done, and the records of it for the report, in the order of binding."""
-    return [_group(group) for group in prepared.groups.values()]
+    return [_group(group, prepared) for group in prepared.groups.values()]
 
 
-def _group(group: PreparedGroup) -> GroupBinding:
-    state = {
-        "apply": GroupState.PENDING,
-        "skip": GroupState.SKIPPED,
-        "block": GroupState.BLOCKED,
-    }[group.decision]
+def _group(group: PreparedGroup, prepared: PreparedExecution) -> GroupBinding:
+    state = GroupState.PENDING
+    if group.decision == "skip":
+        state = GroupState.SKIPPED
+    elif prepared.blocking(group):
+        state = GroupState.BLOCKED  # one that depends on it ends with it
     members = tuple(map(_member, group.declared.members))
     records = [member.execution for member in members]
-    return GroupBinding(group, members, GroupExecution(state, group.reason, records))
+    reason = "" if state is GroupState.PENDING else group.reason
+    return GroupBinding(group, members, GroupExecution(state, reason, records))
 
 
 def _member(declared: Member) -> MemberBinding | ImportBinding:

@@ -10,7 +10,11 @@ Outcome = Literal["pass", "warning", "fail", "unknown", "not_applicable"]
 
 # A failed check of these names may be let through by force_groups: the code differs from what was
 # validated, but the change can still be made. Every other failure is structural.
-OVERRIDABLE: Final = frozenset({"source_hash", "ast_hash", "artifact_hash", "dirty", "dependency"})
+HASHES: Final = frozenset({"source_hash", "ast_hash", "artifact_hash"})
+OVERRIDABLE: Final = HASHES | {"dirty", "dependency"}
+
+# What the source may leave open, and the object answers as soon as it is there.
+LIVE: Final = frozenset({"target", "replacement", "runtime_condition", *HASHES})
 
 
 @attrs.frozen
@@ -35,6 +39,11 @@ class Check:
     @property
     def overridable(self) -> bool:
         return self.name in OVERRIDABLE
+
+    @property
+    def leaves_open(self) -> bool:
+        """Whether only the live object can answer it."""
+        return self.outcome == "unknown" and self.name in LIVE
 
     def blocks(self, *, forced: bool) -> bool:
         """Whether it keeps a Group from being applied."""

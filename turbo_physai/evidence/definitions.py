@@ -42,9 +42,14 @@ class Reexport:
 
 @attrs.frozen
 class Unknown:
-    """The source does not tell; `reason` says why not."""
+    """The source does not tell; `reason` says why not.
+
+    `is_located` is False where the module that holds the definition was not found yet, so that
+    there is no source to read.
+    """
 
     reason: str
+    is_located: bool = True
 
 
 @attrs.frozen
@@ -130,6 +135,9 @@ def _not_here(scope: ast.Module | ast.ClassDef, name: str) -> Unknown | Missing:
         isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in ast.walk(scope)
     ):
         return Unknown(f"{name} may come from an import of *")
+    if any(isinstance(node, ast.Name) and node.id == "__path__" for node in ast.walk(scope)):
+        reason = f"{name} may be a submodule: the package computes its __path__ when it runs"
+        return Unknown(reason, is_located=False)
     dynamic = any(b for n in ("__getattr__", "globals") for b in _uses(scope, n))
     if dynamic:
         return Unknown(f"{name} may be made when the module runs")

@@ -13,7 +13,7 @@ from turbo_physai.config import Trust
 from turbo_physai.declarations import Replacement
 from turbo_physai.declarations.names import ObjectPath
 from turbo_physai.evidence import definitions, hashes, locate, signatures
-from turbo_physai.evidence.check import Check
+from turbo_physai.evidence.check import HASHES, Check
 from turbo_physai.evidence.definitions import Definition, Missing, Reexport, Unknown
 
 _FOLLOWED = 8  # re-exports in a row; more is a circle
@@ -47,7 +47,7 @@ def read(path: ObjectPath, known: ModuleSpec | None = None) -> Source:
     for _ in range(_FOLLOWED):
         holder = _holder(path, known)
         if holder is None:
-            return Source(Unknown(f"no module of {path.dotted} was found without importing it"))
+            return Source(Unknown(_not_found(path), is_located=False))
         name, spec = holder
         kind = locate.kind(spec)
         if kind == "namespace":
@@ -71,7 +71,7 @@ def read(path: ObjectPath, known: ModuleSpec | None = None) -> Source:
         if locate.locate(f"{found.module}.{found.name}") is not None:
             return Source(Unknown(f"{path.dotted} is a module"), spec, spec.origin)
         path, known = ObjectPath.parse(f"{found.module}:{found.name}"), None
-    return Source(Unknown(f"{path.dotted} is imported in a circle"))
+    return Source(Unknown(f"{path.dotted} is imported in a circle"), spec, spec.origin)
 
 
 def _holder(path: ObjectPath, known: ModuleSpec | None) -> tuple[str, ModuleSpec] | None:
@@ -86,36 +86,76 @@ def _holder(path: ObjectPath, known: ModuleSpec | None) -> tuple[str, ModuleSpec
     return None
 
 
+def _not_found(path: ObjectPath) -> str:
+    """Which part of a path has to be a module and was not found."""
+    where = path.modules[0] if path.split is not None else path.modules[-1]
+    return f"no module {where!r} was found without importing it"
+
+
 def member(declared: Replacement, trust: Trust, known: ModuleSpec | None = None) -> Iterator[Check]:
     """Every check of one Replacement that its source allows."""
     target = ObjectPath.parse(declared.target)
     source = read(target, known)
-    yield from _exists(declared.target, source)
+    yield _exists("target", declared.target, source)
     for alias in declared.aliases:
-        yield from _exists(alias, read(ObjectPath.parse(alias), known))
+        yield _exists("target", alias, read(ObjectPath.parse(alias), known))
     yield trusted(declared.target, source, trust)
+    replacement = read(ObjectPath.parse(declared.replacement))
+    yield _exists("replacement", declared.replacement, replacement)
+    if declared.runtime_condition is not None:
+        yield _condition(declared.runtime_condition)
     if isinstance(source.found, Definition):
         yield from _names_itself(declared.target, source.found)
-        yield from _fits(declared, source.found)
+        # What a factory returns is checked when there is something to wrap.
+        if declared.kind == "replace" and isinstance(replacement.found, Definition):
+            yield _kinds(declared.target, source.found.kind, replacement.found.kind)
+            yield _signatures(declared.target, source.found, replacement.found)
 
 
-def _exists(path: str, source: Source) -> Iterator[Check]:
+def confirmed(declared: Replacement, trust: Trust) -> Iterator[Check]:
+    """The checks that the source left open, answered now that target and replacement are there:
+    both exist, and a stated hash that could still not be compared has failed."""
+    for check in member(declared, trust):
+        if check.name in HASHES and check.outcome == "unknown":
+            yield _not_compared(check.name, check.subject, check.expected, check.reason)
+        elif check.leaves_open:
+            yield attrs.evolve(check, outcome="pass", actual="found when it was imported")
+        else:
+            yield check
+
+
+def _exists(name: str, path: str, source: Source) -> Check:
     found = source.found
     if isinstance(found, Definition):
-        yield Check("target", "pass", path, actual=f"{found.kind} at {source.place}")
-    elif isinstance(found, Missing):
+        return Check(name, "pass", path, actual=f"{found.kind} at {source.place}")
+    if isinstance(found, Missing):
         where = f" ({source.file})" if source.file else ""
-        yield Check("target", "fail", path, reason=found.reason + where)
-    else:
-        yield Check("target", "unknown", path, reason=found.reason)
+        return Check(name, "fail", path, reason=found.reason + where)
+    return Check(name, "unknown", path, reason=found.reason)
+
+
+def _condition(path: str) -> Check:
+    """Whether there is a predicate at `path`: without one, every call of the target would raise."""
+    source = read(ObjectPath.parse(path))
+    check = _exists("runtime_condition", path, source)
+    if check.outcome == "pass" and isinstance(source.found, Definition):
+        kind = source.found.kind
+        if kind in ("property", "cached_property"):
+            return Check("runtime_condition", "fail", path, "a callable", f"a {kind}")
+    return check
 
 
 def trusted(path: str, source: Source, trust: Trust) -> Check:
-    """Whether the code found is code that the config trusts."""
+    """Whether the code found is code that the config trusts.
+
+    A stated hash that cannot be compared fails like one that differs: where the code has changed
+    so much that it cannot be read from source any more, it is not the code that was validated. As
+    long as the module has not been found, there is nothing to compare with, which is unknown.
+    """
     if expected := trust.artifact_hashes.get(path):
         content = None if source.module is None else locate.artifact(source.module)
         if content is None:
-            return Check("artifact_hash", "unknown", path, reason="its file was not found")
+            return _uncomparable("artifact_hash", path, expected, source, "its file was not found")
         return _compare("artifact_hash", path, expected, hashes.artifact_hash(content), source)
     by_source, by_tree = trust.source_hashes.get(path, ()), trust.ast_hashes.get(path, ())
     if not by_source and not by_tree:
@@ -123,13 +163,27 @@ def trusted(path: str, source: Source, trust: Trust) -> Check:
         return Check("trust", "warning", path, actual="unknown", reason=reason)
     name = "source_hash" if by_source else "ast_hash"
     if not isinstance(source.found, Definition):
-        return Check(name, "unknown", path, reason=source.found.reason)
+        return _uncomparable(name, path, by_source or by_tree, source, source.found.reason)
     by_source_now = hashes.source_hash(source.found.segments)
     by_tree_now = hashes.ast_hash(source.found.nodes)
     if by_tree_now in by_tree and by_source_now not in by_source:
         return _compare("ast_hash", path, by_tree, by_tree_now, source)
     now = by_source_now if by_source else by_tree_now
     return _compare(name, path, by_source or by_tree, now, source)
+
+
+def _uncomparable(
+    name: str, path: str, expected: tuple[str, ...], source: Source, reason: str
+) -> Check:
+    stated = " or ".join(expected)
+    if isinstance(source.found, Unknown) and not source.found.is_located:
+        return Check(name, "unknown", path, stated, "nothing yet", reason)
+    return _not_compared(name, path, stated, reason)
+
+
+def _not_compared(name: str, path: str, stated: str, reason: str) -> Check:
+    reason = f"the code cannot be compared with what was validated: {reason}"
+    return Check(name, "fail", path, stated, "code without a hash", reason)
 
 
 def _compare(name: str, path: str, expected: tuple[str, ...], actual: str, source: Source) -> Check:
@@ -151,25 +205,6 @@ def _names_itself(path: str, target: Definition) -> Iterator[Check]:
                 )
                 yield Check("super", "warning", path, reason=reason)
                 return
-
-
-def _fits(declared: Replacement, target: Definition) -> Iterator[Check]:
-    """Whether the replacement can stand where the target stands."""
-    source = read(ObjectPath.parse(declared.replacement))
-    ours = source.found
-    if isinstance(ours, Missing):
-        yield Check("replacement", "fail", declared.replacement, reason=ours.reason)
-        return
-    if isinstance(ours, Unknown):
-        yield Check("replacement", "unknown", declared.replacement, reason=ours.reason)
-        return
-    yield Check(
-        "replacement", "pass", declared.replacement, actual=f"{ours.kind} at {source.place}"
-    )
-    if declared.kind == "wrap":
-        return  # what the factory returns is checked when there is something to wrap
-    yield _kinds(declared.target, target.kind, ours.kind)
-    yield _signatures(declared.target, target, ours)
 
 
 def _kinds(path: str, theirs: str, ours: str) -> Check:

@@ -1,8 +1,8 @@
 """What will be done with each Group, decided before anything is changed."""
 
-from turbo_physai.plan.evidence import Evidence, gather
+from turbo_physai.plan.evidence import confirm, gather, regather
 from turbo_physai.plan.prepare import collect, prepare
-from turbo_physai.plan.prepared import Conflict, PreparedExecution, PreparedGroup
+from turbo_physai.plan.prepared import Conflict, Evidence, PreparedExecution, PreparedGroup
 
 __all__ = [
     "Conflict",
@@ -10,6 +10,8 @@ __all__ = [
     "PreparedExecution",
     "PreparedGroup",
     "collect",
+    "confirm",
     "gather",
     "prepare",
+    "regather",
 ]

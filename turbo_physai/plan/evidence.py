@@ -3,37 +3,24 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Final
-
-import attrs
 
 from turbo_physai.config import Compatibility, Trust
 from turbo_physai.declarations import Replacement
 from turbo_physai.declarations.names import ObjectPath
 from turbo_physai.evidence import Check, compatibility, examine, surroundings
-from turbo_physai.plan.prepared import PreparedGroup
+from turbo_physai.plan.prepared import Evidence, PreparedGroup
 
 _INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 
 
-@attrs.frozen
-class Evidence:
-    """What was found out for one Group, and for the config as a whole."""
-
-    config: list[Check]
-    group: list[Check]
-
-
 def gather(
-    group: PreparedGroup,
-    stated: Compatibility,
-    known: ModuleSpec | None = None,
-    members: Sequence[Replacement] | None = None,
+    group: PreparedGroup, stated: Compatibility, known: ModuleSpec | None = None
 ) -> Evidence:
-    """The checks of a Group, of all its members or, when a module runs again, of `members`.
+    """The checks of a Group, before anything of it is changed.
 
     Args:
         stated: what the config was made for.
@@ -41,16 +28,9 @@ def gather(
 
     Nothing is imported but the Group's own `compatibility_check`, so no lock may be held.
     """
-    first = members is None
-    declared = [m for m in group.declared.members if isinstance(m, Replacement)]
+    declared = group.replacements
     trust = group.entry.trust or Trust()
-    checks = [
-        check
-        for member in (declared if members is None else members)
-        for check in examine.member(member, trust, known)
-    ]
-    if not first:
-        return Evidence([], checks)
+    checks = [check for m in declared for check in examine.member(m, trust, known)]
     folders = _folders(declared, known)
     folder = folders[0] if folders else None
     if group.declared.compatibility_check is not None:
@@ -61,6 +41,20 @@ def gather(
     if not declared or (folders and not models):
         return Evidence([], checks)
     return Evidence(list(surroundings.repository(stated, models[0] if models else None)), checks)
+
+
+def regather(group: PreparedGroup, known: ModuleSpec) -> Evidence:
+    """The checks of those members of a Group whose module is about to run, or to run again."""
+    trust = group.entry.trust or Trust()
+    members = [m for m in group.replacements if known.name in m.modules]
+    return Evidence([], [check for m in members for check in examine.member(m, trust, known)])
+
+
+def confirm(group: PreparedGroup, member: Replacement, paths: Collection[str]) -> Evidence:
+    """The checks of a member that are about `paths`, objects that are there now: what the source
+    left open is answered."""
+    checks = examine.confirmed(member, group.entry.trust or Trust())
+    return Evidence([], [check for check in checks if check.subject in paths])
 
 
 def _folders(members: Sequence[Replacement], known: ModuleSpec | None) -> list[Path]:

@@ -43,8 +43,14 @@ def prepare(
     registry: Registry,
     force: Sequence[str] = (),
     disable: Sequence[str] = (),
+    off: str = "",
 ) -> PreparedExecution:
     """Decides what can be decided before any target has been found.
+
+    Args:
+        force: ids of Groups whose overridable failures are let through.
+        disable: ids of Groups that are not to be applied.
+        off: why no Group is to be applied at all; empty if they are.
 
     Raises:
         OptimizationConfigError: the config lists a Group that nobody declares; `force` or `disable`
@@ -53,28 +59,28 @@ def prepare(
     _refuse_unknown(config.groups, registry)
     _refuse_wrong_ids(config.groups, force, disable)
     groups = {
-        entry.id: PreparedGroup(registry[entry.id], entry, forced=entry.id in force)
+        entry.id: PreparedGroup(
+            registry[entry.id],
+            entry,
+            forced=entry.id in force,
+            unwanted=off or _unwanted(entry, disable),
+        )
         for entry in in_order(config.groups, registry)
     }
-    for each in groups.values():
-        _decide(each, groups, disable)
     stated = config.compatibility
-    environment = snapshot(stated.dependencies or ())
-    prepared = PreparedExecution(environment, groups, _conflicts(groups.values()))
+    prepared = PreparedExecution(snapshot(stated.dependencies or ()), groups)
+    prepared.decide(groups)
     prepared.add(list(surroundings.packages_and_backend(stated)))
+    prepared.conflicts = _conflicts(groups.values())
+    for conflict in prepared.conflicts:
+        prepared.add_to(groups[conflict.blocked], [conflict.check])
     return prepared
 
 
-def _decide(group: PreparedGroup, groups: dict[str, PreparedGroup], disable: Sequence[str]) -> None:
-    # Dependencies come first in `groups`, so that what is said of them here is settled.
-    skipped = [id_ for id_ in group.declared.depends_on if groups[id_].decision == "skip"]
-    if not group.entry.is_enabled:
-        group.decision, group.reason = "skip", "not enabled in the config"
-    elif group.id in disable:
-        group.decision, group.reason = "skip", "disabled by the caller"
-    elif skipped:
-        group.decision = "skip"
-        group.reason = f"depends on {', '.join(skipped)}, which is skipped"
+def _unwanted(entry: GroupEntry, disable: Sequence[str]) -> str:
+    if not entry.is_enabled:
+        return "not enabled in the config"
+    return "disabled by the caller" if entry.id in disable else ""
 
 
 def _conflicts(groups: Iterable[PreparedGroup]) -> tuple[Conflict, ...]:
@@ -82,7 +88,7 @@ def _conflicts(groups: Iterable[PreparedGroup]) -> tuple[Conflict, ...]:
     replaced: dict[str, str] = {}  # modules, which may not lie inside one another either
     conflicts = []
     for group in groups:
-        if group.decision != "apply":
+        if not group.is_possible:
             continue
         paths = [ObjectPath.parse(path).dotted for m in group.declared.members for path in m.paths]
         modules = [m.target for m in group.declared.members if isinstance(m, ReplaceImport)]
@@ -93,10 +99,8 @@ def _conflicts(groups: Iterable[PreparedGroup]) -> tuple[Conflict, ...]:
             for other, holder in replaced.items()
             if overlap(module, other) and module != other
         ]
-        if clashes:
-            group.block("; ".join(map(str, clashes)))
-            conflicts += clashes
-        else:
+        conflicts += clashes
+        if not clashes:
             holders.update(dict.fromkeys(paths, group.id))
             replaced.update(dict.fromkeys(modules, group.id))
     return tuple(conflicts)

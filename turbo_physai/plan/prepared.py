@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
+from turbo_physai.declarations import Replacement
+from turbo_physai.evidence import Check
+from turbo_physai.plan.table import table
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Container, Iterable, Mapping
 
     from turbo_physai.config import GroupEntry
     from turbo_physai.declarations import Group
-    from turbo_physai.evidence import Check
 
-Decision = Literal["apply", "skip", "block"]
+Decision = Literal["apply", "skip", "block", "unknown"]
 
 
 @attrs.frozen
@@ -24,8 +28,18 @@ class Conflict:
     holder: str
     blocked: str
 
-    def __str__(self) -> str:
-        return f"{self.target} is already changed by the Group {self.holder}"
+    @property
+    def check(self) -> Check:
+        reason = f"the Group {self.holder} already changes it"
+        return Check("conflict", "fail", self.target, reason=reason)
+
+
+@attrs.frozen
+class Evidence:
+    """What was found out for the config as a whole, and for one Group."""
+
+    config: list[Check]
+    group: list[Check]
 
 
 @attrs.define
@@ -35,37 +49,41 @@ class PreparedGroup:
     Attributes:
         declared: the Group.
         entry: what the config says of it.
-        decision: ``apply``, ``skip`` (not wanted) or ``block`` (wanted, but not possible).
-        reason: why it is not ``apply``.
         forced: whether its overridable failures are let through.
+        unwanted: why it is not to be applied; empty if it is.
         checks: the evidence so far; completed as modules are found.
+        decision: ``apply``, ``skip`` (not wanted), ``block`` (wanted, but not possible) or
+            ``unknown`` (wanted, and only the live objects can tell). It follows from the rest and
+            from the Group's dependencies: see `PreparedExecution.decide`.
+        reason: why it is not ``apply``.
     """
 
     declared: Group
     entry: GroupEntry
+    forced: bool = False
+    unwanted: str = ""
+    checks: list[Check] = attrs.field(factory=list)
     decision: Decision = "apply"
     reason: str = ""
-    forced: bool = False
-    checks: list[Check] = attrs.field(factory=list)
 
     @property
     def id(self) -> str:
         return self.declared.id
 
-    def block(self, reason: str) -> None:
-        self.decision, self.reason = "block", reason
+    @property
+    def replacements(self) -> list[Replacement]:
+        """Its members that have a target, whose source can be looked into."""
+        return [m for m in self.declared.members if isinstance(m, Replacement)]
 
-    def add(self, checks: list[Check]) -> None:
-        """Takes in checks, each in place of an earlier answer to the same question; one that fails,
-        and was not forced, blocks the Group."""
-        self.checks = _with(self.checks, checks)
-        self.heed(checks)
+    @property
+    def is_possible(self) -> bool:
+        """Whether it is to be applied as far as can be told now."""
+        return self.decision in ("apply", "unknown")
 
-    def heed(self, checks: Iterable[Check]) -> None:
-        """Is blocked by a check that fails and was not forced, its own or one of the config."""
-        failed = [check for check in checks if check.blocks(forced=self.forced)]
-        if failed and self.decision == "apply":
-            self.block("; ".join(map(str, failed)))
+    def leaves_open(self, subjects: Iterable[str]) -> bool:
+        """Whether a check of one of these waits for the live object."""
+        wanted = set(subjects)
+        return any(check.leaves_open and check.subject in wanted for check in self.checks)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -83,7 +101,7 @@ def _with(checks: list[Check], more: list[Check]) -> list[Check]:
     return [check for check in checks if (check.name, check.subject) not in asked] + more
 
 
-@attrs.define
+@attrs.define(repr=False)
 class PreparedExecution:
     """The environment as it was found, the checks, and the decision per Group.
 
@@ -100,16 +118,74 @@ class PreparedExecution:
     checks: list[Check] = attrs.field(factory=list)
 
     def add(self, checks: list[Check]) -> None:
-        """Takes in checks of the config as a whole; one that fails blocks every Group that is to be
-        applied and was not forced past it."""
-        self.checks = _with(self.checks, checks)
-        for group in self.groups.values():
-            group.heed(checks)
+        """Takes in checks of the config as a whole, each in place of an earlier answer to the same
+        question, and decides for every Group."""
+        known, self.checks = self.checks, _with(self.checks, checks)
+        if known != self.checks:
+            self.decide(self.groups)
+
+    def take(self, group: PreparedGroup, found: Evidence) -> None:
+        """Takes in what was found out for a Group."""
+        self.add(found.config)
+        self.add_to(group, found.group)
+
+    def add_to(self, group: PreparedGroup, checks: list[Check]) -> None:
+        """Takes in checks of a Group, and decides for it and those that depend on it."""
+        group.checks = _with(group.checks, checks)
+        self.decide(self._affected_by(group.id))
+
+    def decide(self, ids: Container[str]) -> None:
+        """Decides for these Groups: the one place where that is done, for `check` as for `apply`.
+
+        Dependencies come first in `groups`, so that what is said of them is settled.
+        """
+        for id_, group in self.groups.items():
+            if id_ in ids:
+                group.decision, group.reason = self._decision(group)
+
+    def blocking(self, group: PreparedGroup) -> list[Check]:
+        """The checks, its own and those of the config, that keep a Group from being applied."""
+        checks = (*self.checks, *group.checks)
+        return [check for check in checks if check.blocks(forced=group.forced)]
+
+    def _decision(self, group: PreparedGroup) -> tuple[Decision, str]:
+        if group.unwanted:
+            return "skip", group.unwanted
+        if skipped := self._dependencies(group, "skip"):
+            return "skip", f"depends on {skipped}, which is skipped"
+        if failed := self.blocking(group):
+            return "block", "; ".join(map(str, failed))
+        if blocked := self._dependencies(group, "block"):
+            return "block", f"depends on {blocked}, which is blocked"
+        if left_open := [check for check in group.checks if check.leaves_open]:
+            return "unknown", "; ".join(map(str, left_open))
+        if unknown := self._dependencies(group, "unknown"):
+            return "unknown", f"depends on {unknown}, of which that is unknown"
+        return "apply", ""
+
+    def _affected_by(self, id_: str) -> set[str]:
+        affected = {id_}
+        for other in self.groups.values():
+            if not affected.isdisjoint(other.declared.depends_on):
+                affected.add(other.id)
+        return affected
+
+    def _dependencies(self, group: PreparedGroup, decision: Decision) -> str:
+        found = (id_ for id_ in group.declared.depends_on if self.groups[id_].decision == decision)
+        return ", ".join(found)
+
+    def __str__(self) -> str:
+        return table(self)
+
+    def __repr__(self) -> str:
+        counts = Counter(group.decision for group in self.groups.values())
+        decisions = ", ".join(f"{count} {decision}" for decision, count in counts.items())
+        return f"<{type(self).__name__}: {decisions or 'no Groups'}>"
 
     @property
     def order(self) -> tuple[str, ...]:
-        """The ids of the Groups to be applied, in order."""
-        return tuple(id_ for id_, group in self.groups.items() if group.decision == "apply")
+        """The ids of the Groups to be applied as far as can be told now, in order."""
+        return tuple(id_ for id_, group in self.groups.items() if group.is_possible)
 
     def to_dict(self) -> dict[str, Any]:
         return {
