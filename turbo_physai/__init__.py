@@ -22,6 +22,7 @@ from turbo_physai.declarations import (
 from turbo_physai.errors import (
     OptimizationConfigError,
     OptimizationConfigNotFoundError,
+    OptimizationNotAppliedError,
     OptimizationRollbackError,
     TurboPhysAIError,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "OptimizationConfigCatalog",
     "OptimizationConfigError",
     "OptimizationConfigNotFoundError",
+    "OptimizationNotAppliedError",
     "OptimizationReport",
     "OptimizationRollbackError",
     "PreparedExecution",

@@ -7,7 +7,10 @@ import os
 import threading
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
+
+import attrs
 
 from turbo_physai.config import OptimizationConfig, OptimizationConfigCatalog, load, select
 from turbo_physai.config.runtime import RUNTIME_CONFIG_VARIABLE
@@ -28,7 +31,7 @@ LOG_VARIABLE: Final = "TURBO_PHYSAI_LOG_REPORT"
 OFF_VARIABLE: Final = "TURBO_PHYSAI_DISABLE"
 
 _once = threading.Lock()
-_first_call: str | None = None
+_first: _Applied | None = None
 
 
 def apply(
@@ -36,6 +39,7 @@ def apply(
     optimization_config_path: str | os.PathLike[str] | None = None,
     model: str | None = None,
     log_report: bool = False,
+    strict: bool = False,
     registry: Registry | None = None,
     catalog: OptimizationConfigCatalog | None = None,
     force_groups: Sequence[str] = (),
@@ -44,13 +48,16 @@ def apply(
     """Watches the targets of a config, so that each is changed as its module is imported.
 
     Call it once per process, before the model is imported. It imports neither targets nor
-    replacements.
+    replacements. In a process that a launcher or the environment has activated with the same
+    config, it returns the report of that activation.
 
     Args:
         optimization_config_path: the config; wins over every other way to name one.
         model: name of a packaged config; case does not matter and ``-`` equals ``_``.
         log_report: rank 0 writes the whole report to the logger ``turbo_physai`` once it is final,
             other ranks one line.
+        strict: ends the process with the exit code 3 as soon as it is certain that a Group which
+            should have been applied was not.
         registry: Groups besides those of the config's optimization modules.
         catalog: configs that may be extended, instead of the packaged ones.
         force_groups: ids of Groups whose overridable failed checks are let through.
@@ -62,31 +69,28 @@ def apply(
     Raises:
         OptimizationConfigNotFoundError, OptimizationConfigError: nothing was installed.
         OptimizationRollbackError: a target that was imported before could not be restored.
-        TurboPhysAIError: `apply` has run in this process.
+        TurboPhysAIError: `apply` has run in this process, or the process was activated with
+            another config, other Groups, or a Registry or catalog of its own.
         TypeError: an argument is of the wrong type.
     """
-    _claim_process()
-    config, prepared = _prepare(
+    request = _Request(
         optimization_config_path, model, registry, catalog, force_groups, disable_groups
     )
-    groups = bindings(prepared)
-    run_id = ranks.run_id()
-    report = OptimizationReport(
-        run_id,
-        config,
-        prepared,
-        {group.id: group.execution for group in groups},
-        Journal(journal.place(run_id)),
-        ProcessRole(),
-        os.environ.get(RUNTIME_CONFIG_VARIABLE),
+    caller = traceback.extract_stack(limit=2)[0]
+    applied, is_first = _claim(f"{caller.filename}:{caller.lineno}", is_launch=False)
+    if not is_first:
+        return _join(applied, request, log_report=log_report, strict=strict)
+    return _apply(applied, request, log_report=log_report, strict=strict)
+
+
+def activate() -> None:
+    """Applies the config that the environment names, for a launcher or at the start of python. A
+    later `apply` in this process gets the report. Errors are those of `apply`."""
+    applied, is_first = _claim(
+        "the start of this process, by a launcher or the environment", is_launch=True
     )
-    if log_report or os.environ.get(LOG_VARIABLE) == "1":
-        report.on_final(log)
-    if _is_off():
-        report.changed()
-    else:
-        _start(Engine(report, groups), report)
-    return report
+    if is_first:
+        _apply(applied, _Request(), log_report=False, strict=False)
 
 
 def check(
@@ -103,9 +107,10 @@ def check(
     What only a live object can tell is ``unknown`` in the checks, with the reason. Arguments and
     errors are those of `apply`.
     """
-    config, prepared = _prepare(
+    request = _Request(
         optimization_config_path, model, registry, catalog, force_groups, disable_groups
     )
+    config, prepared = _prepare(request)
     for group in prepared.groups.values():
         if group.is_possible:
             prepared.take(group, gather(group, config.compatibility))
@@ -114,33 +119,138 @@ def check(
 
 def validate() -> None:
     """Raises what `apply` would, of all that can be told from the configuration alone."""
-    _prepare(None, None, None, None, (), ())
+    _prepare(_Request())
 
 
-def _start(engine: Engine, report: OptimizationReport) -> None:
-    if os.environ.get(STRICT_VARIABLE) == "1":
-        strict = Strict(report)
-        report.after_change = strict.enforce
-        atexit.register(strict.end, engine.close)
-    else:
-        atexit.register(engine.close)
+@attrs.frozen(eq=False)
+class _Request:
+    """What one call of `apply` or `check` asks for."""
+
+    path: str | os.PathLike[str] | None = None
+    model: str | None = None
+    registry: Registry | None = None
+    catalog: OptimizationConfigCatalog | None = None
+    force_groups: Sequence[str] = ()
+    disable_groups: Sequence[str] = ()
+
+    @property
+    def selected(self) -> Path:
+        return select(self.path, self.model)
+
+    @property
+    def force(self) -> tuple[str, ...]:
+        return (*texts(self.force_groups, "force_groups"), *_listed(FORCE_VARIABLE))
+
+    @property
+    def disable(self) -> tuple[str, ...]:
+        return (*texts(self.disable_groups, "disable_groups"), *_listed(DISABLE_VARIABLE))
+
+
+@attrs.define(eq=False)
+class _Applied:
+    """The one call of `apply` in this process.
+
+    Attributes:
+        place: where it was called.
+        is_launch: whether a launcher or the environment asked for it, not the program.
+        request: what it asked for, once that was found to be right.
+        report: its report, from then on.
+    """
+
+    place: str
+    is_launch: bool
+    request: _Request | None = None
+    report: OptimizationReport | None = None
+
+
+def _claim(place: str, *, is_launch: bool) -> tuple[_Applied, bool]:
+    """The one call in this process, and whether it is the one that is made now."""
+    global _first
+    with _once:
+        if _first is not None:
+            return _first, False
+        _first = _Applied(place, is_launch)
+        return _first, True
+
+
+def _apply(
+    applied: _Applied, request: _Request, *, log_report: bool, strict: bool
+) -> OptimizationReport:
+    config, prepared = _prepare(request)
+    groups = bindings(prepared)
+    run_id = ranks.run_id()
+    report = OptimizationReport(
+        run_id,
+        config,
+        prepared,
+        {group.id: group.execution for group in groups},
+        Journal(journal.place(run_id)),
+        ProcessRole(),
+        os.environ.get(RUNTIME_CONFIG_VARIABLE),
+    )
+    applied.request, applied.report = request, report
+    _judge(
+        report,
+        log_report=log_report or _logs(),
+        strict=strict or os.environ.get(STRICT_VARIABLE) == "1",
+    )
+    if _is_off():
+        report.changed()
+        return report
+    engine = Engine(report, groups)
+    atexit.register(lambda: report.observer.end(engine.close))
     engine.start()
+    return report
 
 
-def _prepare(
-    path: str | os.PathLike[str] | None,
-    model: str | None,
-    registry: Registry | None,
-    catalog: OptimizationConfigCatalog | None,
-    force_groups: Sequence[str],
-    disable_groups: Sequence[str],
-) -> tuple[OptimizationConfig, PreparedExecution]:
-    force = (*texts(force_groups, "force_groups"), *_listed(FORCE_VARIABLE))
-    disable = (*texts(disable_groups, "disable_groups"), *_listed(DISABLE_VARIABLE))
-    config = load(select(path, model))
-    config = (catalog or OptimizationConfigCatalog.packaged()).resolve(config)
+def _join(
+    applied: _Applied, request: _Request, *, log_report: bool, strict: bool
+) -> OptimizationReport:
+    """The report of the call that was made before, if this one asks for the same."""
+    report, before = applied.report, applied.request
+    if not applied.is_launch or report is None or before is None:
+        raise TurboPhysAIError(
+            f"apply() works once per process; it was called before, from {applied.place}"
+        )
+    differs = [
+        name
+        for name, mine, first in (
+            ("config", request.selected, report.optimization_config_path),
+            ("registry", request.registry, None),
+            ("catalog", request.catalog, None),
+            ("force_groups", set(request.force), set(before.force)),
+            ("disable_groups", set(request.disable), set(before.disable)),
+        )
+        if mine != first
+    ]
+    if differs:
+        raise TurboPhysAIError(
+            f"apply() works once per process: {report.optimization_config_path} was applied at "
+            f"{applied.place}, and this call, for {request.selected}, differs in "
+            f"{' and '.join(differs)}. Name the same in both places, or in one place only"
+        )
+    _judge(report, log_report=log_report and not _logs(), strict=strict)
+    report.observer.changed()
+    return report
+
+
+def _judge(report: OptimizationReport, *, log_report: bool, strict: bool) -> None:
+    if log_report:
+        report.on_final(log)
+    if strict:
+        report.observer = Strict(report)
+
+
+def _prepare(request: _Request) -> tuple[OptimizationConfig, PreparedExecution]:
+    force, disable = request.force, request.disable
+    config = load(request.selected)
+    config = (request.catalog or OptimizationConfigCatalog.packaged()).resolve(config)
     off = f"{OFF_VARIABLE}=1" if _is_off() else ""
-    return config, prepare(config, collect(config, registry), force, disable, off)
+    return config, prepare(config, collect(config, request.registry), force, disable, off)
+
+
+def _logs() -> bool:
+    return os.environ.get(LOG_VARIABLE) == "1"
 
 
 def _is_off() -> bool:
@@ -150,14 +260,3 @@ def _is_off() -> bool:
 def _listed(variable: str) -> tuple[str, ...]:
     ids = (id_.strip() for id_ in os.environ.get(variable, "").split(","))
     return tuple(id_ for id_ in ids if id_)
-
-
-def _claim_process() -> None:
-    global _first_call
-    with _once:
-        if _first_call is not None:
-            raise TurboPhysAIError(
-                f"apply() works once per process; it was called before, from {_first_call}"
-            )
-        caller = traceback.extract_stack(limit=3)[0]
-        _first_call = f"{caller.filename}:{caller.lineno}"

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from turbo_physai.report import OptimizationReport
 
 
@@ -48,6 +50,20 @@ class OptimizationConfigError(TurboPhysAIError):
 
 class OptimizationConfigNotFoundError(TurboPhysAIError):
     """No OptimizationConfig lies where one was asked for."""
+
+
+class OptimizationNotAppliedError(TurboPhysAIError):
+    """Groups that were required are not applied.
+
+    Attributes:
+        groups: state and reason of each, by id.
+        report: the OptimizationReport at that moment.
+    """
+
+    def __init__(self, groups: Mapping[str, str], report: OptimizationReport) -> None:
+        self.groups = dict(groups)
+        self.report = report
+        super().__init__("; ".join(f"{id_} is {why}" for id_, why in groups.items()))
 
 
 class OptimizationRollbackError(TurboPhysAIError):

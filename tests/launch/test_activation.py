@@ -74,11 +74,32 @@ def test_ids_in_the_environment_are_obeyed_and_checked(routed):
     assert "'i'" in line
 
 
-def test_a_second_apply_says_where_the_first_came_from(routed):
-    routed.project.write({"again.py": "import turbo_physai\nturbo_physai.apply()\n"})
+def test_an_apply_for_the_same_config_gets_the_report_of_the_process(routed):
+    same = "import turbo_physai\nreport = turbo_physai.apply(**{})\n"
+    path = {"optimization_config_path": str(routed.path / "optimization.yaml")}
+    show = "import model\nreport.require('g')\nprint(report.summary['applied'])\n"
+    for arguments in ({}, path):
+        routed.project.write({"again.py": same.replace("{}", repr(arguments)) + show})
+        done = routed.activated("again.py")
+        assert (done.stdout, done.stderr) == ("1\n", "")
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"model": "common"}, {"disable_groups": ["g"]}, {"force_groups": ["g"]}]
+)
+def test_an_apply_for_something_else_names_both_places(routed, arguments):
+    source = f"import turbo_physai\nturbo_physai.apply(**{arguments})\n"
+    routed.project.write({"again.py": source})
     done = routed.activated("again.py", code=1)
-    assert "apply() works once per process" in done.stderr
-    assert "activation.py" in done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if "works once per process" in line]
+    assert "was applied at the start of this process" in line
+    assert str(routed.path / "optimization.yaml") in line
+    assert ("config" if "model" in arguments else next(iter(arguments))) in line
+
+
+def test_an_apply_that_is_strict_makes_the_report_of_the_process_strict(routed):
+    routed.project.write({"again.py": "import turbo_physai\nturbo_physai.apply(strict=True)\n"})
+    assert "strict mode: g is not_started" in routed.activated("again.py", code=3).stderr
 
 
 def test_a_module_of_the_config_may_lie_beside_the_script(routed):
@@ -150,7 +171,7 @@ def test_the_start_file_names_what_the_pth_file_calls(monkeypatch):
 # The user's own sitecustomize.
 
 SITE = "import sys; sys.stderr.write('mine\\n'); flag = 1\n"
-SHOW = "import sys; print(getattr(sys.modules.get('sitecustomize'), '__file__', None))\n"
+SHOW = "import sys, model\nprint(getattr(sys.modules.get('sitecustomize'), '__file__', None))\n"
 
 
 @pytest.mark.parametrize(

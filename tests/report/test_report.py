@@ -138,3 +138,44 @@ def test_a_program_that_logs_gets_the_report_in_its_log(two):
         import model.one, model.two
         assert stream.getvalue().startswith("turbo_physai|===== turbo_physai report")
     """)
+
+
+# Acceptance checks.
+
+
+def test_require_raises_until_groups_are_applied_and_says_what_is_pending(two):
+    two.run("""
+        report = apply()
+        try:
+            report.require()
+        except OptimizationNotAppliedError as error:
+            assert error.groups == {
+                "one": "pending: not imported yet: model.one.f",
+                "two": "pending: not imported yet: model.two.g",
+            } and error.report is report
+            assert str(error).startswith("one is pending: not imported yet: model.one.f; two is")
+        else:
+            raise AssertionError
+        import model.one
+        report.require("one")
+        import model.two
+        report.require()
+    """)
+
+
+def test_require_names_a_group_that_is_skipped_or_blocked_or_unknown(two):
+    two.write({"fast.py": "def f(): ...\ndef g(x): ...\n"})
+    done = two.script("""
+        report = apply()
+        import model.one, model.two
+        for ids in ((), ("idle",), ("one", "two"), ("twoo",)):
+            try:
+                report.require(*ids)
+            except (OptimizationNotAppliedError, ValueError) as error:
+                print(type(error).__name__, str(error)[:60])
+    """)
+    first, second, third, fourth = done.stdout.splitlines()
+    assert first == third
+    assert first.startswith("OptimizationNotAppliedError one is blocked: signature of model.one.f")
+    assert second == "OptimizationNotAppliedError idle is skipped: not enabled in the config"
+    assert fourth == "ValueError found 'twoo'; accepted: one, two, idle"

@@ -95,3 +95,10 @@ def test_forked_children_and_helpers_end_as_they_would(strict):
         """,
         **STRICT,
     )
+
+
+def test_a_program_may_ask_for_it_itself(strict):
+    project = strict("def f(): pass\n")
+    done = project.script("apply(strict=True)\nimport model", code=3)
+    assert "turbo_physai: strict mode: g is blocked" in done.stderr
+    strict(FITS).script("apply(strict=True)\nimport model")

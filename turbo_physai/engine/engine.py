@@ -28,7 +28,7 @@ from turbo_physai.engine.slot import TargetError
 from turbo_physai.engine.state import GroupBinding, ImportBinding, MemberBinding
 from turbo_physai.errors import OptimizationRollbackError
 from turbo_physai.evidence import Check, examine
-from turbo_physai.evidence.definitions import Missing
+from turbo_physai.evidence.definitions import Missing, Unknown
 from turbo_physai.plan import Evidence, confirm, gather, regather
 from turbo_physai.report import GroupState, MemberState, ReportedFacts, telling
 
@@ -352,8 +352,10 @@ class Engine:
 
     def _why_unbound(self, member: MemberBinding | ImportBinding) -> Iterator[str]:
         for path in member.missing:
-            found = examine.read(ObjectPath.parse(path)).found
-            if isinstance(member, MemberBinding) and isinstance(found, Missing):
+            found: object = examine.read(ObjectPath.parse(path)).found
+            if isinstance(found, Unknown) and found.is_located:
+                found = None
+            if isinstance(member, MemberBinding) and isinstance(found, (Missing, Unknown)):
                 yield f"never imported: {path} ({found.reason})"
             elif self._can_be_bound(member):
                 yield f"{path}: {self._why_late()}"

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from turbo_physai.api import apply, validate
+from turbo_physai import api
 from turbo_physai.errors import TurboPhysAIError
 from turbo_physai.launch.checks import CONFIG_ERROR
 from turbo_physai.launch.placement import Placement
@@ -48,7 +48,7 @@ def activate() -> None:
         Placement.of(os.environ).bind()
     try:
         with program_folders(_folder_of(command)):
-            apply()
+            api.activate()
     except TurboPhysAIError as error:
         _exit(CONFIG_ERROR, "; ".join(f"turbo_physai: {error}".splitlines()))
     except SystemExit as exit_:  # strict mode, which has said why
@@ -63,10 +63,10 @@ def activate_for(program: Program) -> None:
     """
     with program_folders(sys.path[0]):
         if program.is_launcher:
-            validate()
+            api.validate()
         else:
             Placement.of(os.environ).bind()
-            apply()
+            api.activate()
 
 
 @contextlib.contextmanager

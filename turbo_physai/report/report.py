@@ -7,12 +7,14 @@ import threading
 from collections import Counter
 from datetime import datetime, timezone
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
 
+from turbo_physai.errors import OptimizationNotAppliedError
 from turbo_physai.process.ranks import rank, world_size
 from turbo_physai.report.execution import GroupState, MemberState
+from turbo_physai.report.missed import MissedWarnings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +34,16 @@ IDLE: Final = (GroupState.PENDING, GroupState.SKIPPED, GroupState.NOT_STARTED)
 logger = logging.getLogger("turbo_physai")
 
 
+class Observer(Protocol):
+    """What judges a report."""
+
+    def changed(self) -> None:
+        """The report has changed."""
+
+    def end(self, close: Callable[[], None]) -> None:
+        """The process ends; `close` settles the report."""
+
+
 class OptimizationReport:
     """What was decided for each Group and what then happened; it stays live until it is `final`.
 
@@ -43,7 +55,7 @@ class OptimizationReport:
         optimization_config_path: absolute path of the config file.
         runtime_config_path: path of the RuntimeConfig that a launcher applied, or None.
         journal: the file that holds this report, replaced at every change.
-        after_change: called at the end of every change, and may raise; for strict mode.
+        observer: judges the report after every change, and may raise; for strict mode.
         lock: guards all of it. The engine changes the report only while holding it.
     """
 
@@ -65,7 +77,7 @@ class OptimizationReport:
         self.runtime_config_path = runtime_config_path
         self.started_at = datetime.now(timezone.utc).isoformat()
         self.journal = journal
-        self.after_change: Callable[[], None] | None = None
+        self.observer: Observer = MissedWarnings(self)
         self.lock = threading.RLock()
         self._role = role
         self._final = False
@@ -98,6 +110,38 @@ class OptimizationReport:
             for group in groups
         )
 
+    def require(self, *ids: str) -> None:
+        """Raises unless Groups are applied: these, or every one that was to be applied.
+
+        For an acceptance check, after the model was imported: before that, Groups are pending, and
+        the error says what has not been imported yet.
+
+        Raises:
+            OptimizationNotAppliedError: naming each Group that is not, its state and the reason.
+            ValueError: the config lists no Group of that id.
+        """
+        with self.lock:
+            for id_ in ids:
+                if id_ not in self.execution:
+                    raise ValueError(f"found {id_!r}; accepted: {', '.join(self.execution)}")
+            wanted = ids or [
+                id_ for id_, g in self.execution.items() if g.state is not GroupState.SKIPPED
+            ]
+            not_applied = {
+                id_: self._why_not_applied(id_)
+                for id_ in wanted
+                if self.execution[id_].state is not GroupState.APPLIED
+            }
+        if not_applied:
+            raise OptimizationNotAppliedError(not_applied, self)
+
+    def _why_not_applied(self, id_: str) -> str:
+        group = self.execution[id_]
+        waiting = [m.target for m in group.members if m.state is MemberState.WAITING]
+        if group.state is GroupState.PENDING and not group.reason:
+            return f"pending: not imported yet: {', '.join(waiting)}"
+        return f"{group.state.value}: {group.reason}"
+
     def on_final(self, callback: Callable[[OptimizationReport], object]) -> None:
         """Calls `callback(report)` once: when the report becomes final, or now if it is."""
         with self.lock:
@@ -119,8 +163,7 @@ class OptimizationReport:
                 self._callbacks = []
         for callback in callbacks:
             self._call(callback)
-        if self.after_change is not None:
-            self.after_change()
+        self.observer.changed()
 
     def save(self) -> None:
         """Writes the journal, if this process leaves one."""

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from turbo_physai.report.execution import GroupState
+from turbo_physai.report.missed import missed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,13 +17,6 @@ if TYPE_CHECKING:
 
 STRICT_VARIABLE: Final = "TURBO_PHYSAI_STRICT"
 EXIT_CODE: Final = 3
-
-_MISSED: Final = (
-    GroupState.BLOCKED,
-    GroupState.ROLLED_BACK,
-    GroupState.NOT_STARTED,
-    GroupState.FAILED,
-)
 
 
 class Strict:
@@ -36,12 +30,14 @@ class Strict:
         self._said = False
         self._exiting = False
 
-    def enforce(self) -> None:
-        """Raises SystemExit with the code 3 if a Group was missed."""
+    def changed(self) -> None:
+        """To be called after every change of the report: raises SystemExit with the code 3 if a
+        Group was missed."""
+        groups = missed(self._report).values()
         # A failed rollback has an error of its own, which is on its way already.
-        missed = self._missed(except_for=GroupState.FAILED)
-        if missed and not self._exiting:
-            self._say(missed)
+        is_certain = any(group.state is not GroupState.FAILED for group in groups)
+        if is_certain and not self._exiting:
+            self._say()
             raise SystemExit(EXIT_CODE)
 
     def end(self, close: Callable[[], None]) -> None:
@@ -51,10 +47,9 @@ class Strict:
         """
         self._exiting = True
         close()
-        missed = self._missed()
-        if not missed:
+        if not missed(self._report):
             return
-        self._say(missed)
+        self._say()
         if getattr(sys, "last_value", None) is None:
             # Nothing but _exit can change the code now, so what would still follow is done here.
             logging.shutdown()
@@ -63,16 +58,11 @@ class Strict:
                     stream.flush()
             os._exit(EXIT_CODE)
 
-    def _missed(self, except_for: GroupState | None = None) -> list[str]:
-        if not self._report.leaves_journal:
-            return []
-        return [
-            f"{id_} is {group.state.value}: {group.reason}"
-            for id_, group in self._report.execution.items()
-            if group.state in _MISSED and group.state is not except_for
-        ]
-
-    def _say(self, missed: list[str]) -> None:
+    def _say(self) -> None:
         if not self._said and sys.stderr is not None:
             self._said = True
-            print(f"turbo_physai: strict mode: {'; '.join(missed)}", file=sys.stderr, flush=True)
+            found = missed(self._report).items()
+            text = "; ".join(
+                f"{id_} is {group.state.value}: {group.reason}" for id_, group in found
+            )
+            print(f"turbo_physai: strict mode: {text}", file=sys.stderr, flush=True)
