@@ -99,8 +99,8 @@ def show(
         str | None, typer.Option(metavar="ID", help="Show this run, not the newest.")
     ] = None,
 ) -> None:
-    """Show what a run did, over all of its ranks. The exit code is 1 if a Group ended differently
-    on some of them."""
+    """Show what a run did, over all of its ranks. The exit code is 1 if a Group that was to be
+    applied is not, or not on every rank, or if a rank has left no report."""
     try:
         merged = merge(folder, run_id)
     except NoReportsError as error:
@@ -110,7 +110,7 @@ def show(
         print(json.dumps(merged.to_dict(), indent=1))
     else:
         print(as_text(merged) if format_ is Format.TEXT else as_markdown(merged))
-    sys.exit(1 if merged.differs else 0)
+    sys.exit(0 if merged.is_complete else 1)
 
 
 @optimization.callback()

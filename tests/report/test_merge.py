@@ -160,3 +160,37 @@ def test_a_folder_without_reports_is_an_error(tmp_path):
     with pytest.raises(NoReportsError, match=f"found no report-.* in {tmp_path}"):
         merge(tmp_path)
     assert show(tmp_path / "absent", code=2).stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("script", "text"),
+    [
+        ("apply()", "g  not_started: never imported: model.f"),
+        ("apply()\nimport model\nos.kill(os.getpid(), 9)", "h  pending"),
+        ("apply()\nimport sys; sys.modules['quick'] = None; import model, other", "rolled_back"),
+    ],
+)
+def test_a_group_that_no_rank_has_applied_is_an_error(ranks, script, text):
+    assert text in show(ranks(script, script), code=1).stdout
+
+
+def test_a_rank_without_a_report_is_an_error(ranks):
+    show(ranks(BOTH, BOTH, size=3), code=1)
+    show(ranks(BOTH, BOTH, run_id="whole"), "--run-id", "whole")
+
+
+def test_what_was_forced_is_shown_and_differs_from_what_was_not(ranks, project):
+    trust = "trust: {source_hashes: {model.f: ['source-v1:00']}}"
+    project.write({**MODEL, "quick.py": QUICK}).declare("group('g', replace('model.f', 'quick.f'))")
+    config = project.path / "optimization.yaml"
+    config.write_text(config.read_text() + f"    {trust}\n")
+    script = "report = apply(force_groups=['g'])\nimport model\nprint(report)"
+    for rank in ("0", "1"):
+        text = project.run(script, RANK=rank, WORLD_SIZE="2", TURBO_PHYSAI_RUN_ID="run")
+        assert "## g: applied (forced)" in text
+        assert "- fail, let through: source_hash of model.f" in text
+    shown = show(project.path / "reports").stdout
+    assert "g  applied: forced past source_hash of model.f" in shown
+    config.write_text(config.read_text().replace(trust, ""))
+    project.run(script, RANK="1", WORLD_SIZE="2", TURBO_PHYSAI_RUN_ID="run")
+    assert "g  DIFFERS between ranks" in show(project.path / "reports", code=1).stdout

@@ -14,12 +14,15 @@ from typing import Any, Final
 import attrs
 
 from turbo_physai.errors import TurboPhysAIError
-from turbo_physai.report.execution import MemberState
+from turbo_physai.report.execution import GroupState, MemberState
 from turbo_physai.report.journal import PATTERN
 from turbo_physai.report.report import IDLE
 from turbo_physai.report.report import SCHEMA as JOURNAL_SCHEMA
 
 SCHEMA: Final = "turbophysai/merged-report/v1"
+
+# The states in which nothing is missing.
+_WANTED: Final = (GroupState.APPLIED.value, GroupState.SKIPPED.value)
 
 
 class NoReportsError(TurboPhysAIError):
@@ -56,10 +59,14 @@ class Process:
 
 @attrs.frozen
 class Outcome:
-    """What became of a Group on some ranks. Ranks agree if all but the reason's words is equal."""
+    """What became of a Group on some ranks. Ranks agree if all but the reason's words is equal.
+
+    `forced` names the failed checks that the caller has let through.
+    """
 
     state: str
     members: tuple[str, ...]
+    forced: tuple[str, ...]
     reason: str = attrs.field(eq=False)
     ranks: tuple[int, ...] = attrs.field(eq=False)
 
@@ -75,6 +82,11 @@ class MergedGroup:
     @property
     def differs(self) -> bool:
         return len(self.outcomes) > 1
+
+    @property
+    def is_missed(self) -> bool:
+        """Whether it was to be applied and is not, on some rank."""
+        return any(outcome.state not in _WANTED for outcome in self.outcomes)
 
 
 @attrs.frozen
@@ -103,12 +115,20 @@ class MergedReport:
     def differs(self) -> bool:
         return any(group.differs for group in self.groups)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether every rank has left a report, and all have applied the same Groups: those that
+        were to be applied."""
+        missed = any(group.is_missed for group in self.groups)
+        return not (self.differs or missed or self.missing)
+
     def to_dict(self) -> dict[str, Any]:
         """The merged report as plain data."""
         return {
             "schema_version": SCHEMA,
             "run_id": self.run_id,
             "differs": self.differs,
+            "complete": self.is_complete,
             "ranks": [_described(process) for process in self.ranks.values()],
             "other_processes": [_described(process) for process in self.others],
             "missing_ranks": list(self.missing),
@@ -183,7 +203,8 @@ def _group(id_: str, ranks: dict[int, Process]) -> MergedGroup:
     warnings: dict[str, None] = {}
     for rank, process in ranks.items():
         group = process.report["execution"].get(id_)
-        found.setdefault(_outcome(group), []).append(rank)
+        prepared = process.report["prepared_execution"]
+        found.setdefault(_outcome(id_, group, prepared), []).append(rank)
         warnings.update(dict.fromkeys(group["warnings"] if group else ()))
     outcomes = (attrs.evolve(outcome, ranks=tuple(at)) for outcome, at in found.items())
     return MergedGroup(
@@ -191,10 +212,18 @@ def _group(id_: str, ranks: dict[int, Process]) -> MergedGroup:
     )
 
 
-def _outcome(group: dict[str, Any] | None) -> Outcome:
+def _outcome(id_: str, group: dict[str, Any] | None, prepared: dict[str, Any]) -> Outcome:
     if group is None:
-        return Outcome("absent", (), "not in the config of this rank", ())
-    return Outcome(group["state"], tuple(_members(group["members"])), group["reason"], ())
+        return Outcome("absent", (), (), "not in the config of this rank", ())
+    members, forced = tuple(_members(group["members"])), tuple(_forced(id_, prepared))
+    return Outcome(group["state"], members, forced, group["reason"], ())
+
+
+def _forced(id_: str, prepared: dict[str, Any]) -> Iterable[str]:
+    if prepared["groups"][id_]["forced"]:
+        for check in (*prepared["checks"], *prepared["groups"][id_]["checks"]):
+            if check["outcome"] == "fail" and check["overridable"]:
+                yield f"{check['name']} of {check['subject']}"
 
 
 def _members(members: Iterable[dict[str, Any]]) -> Iterable[str]:

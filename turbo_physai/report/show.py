@@ -65,6 +65,8 @@ def _ranks(outcome: Outcome) -> str:
 
 def _reason(group: MergedGroup, outcome: Outcome) -> str:
     reasons = [outcome.reason] if outcome.reason else []
+    if outcome.forced:
+        reasons.append(f"forced past {', '.join(outcome.forced)}")
     if [other.state for other in group.outcomes].count(outcome.state) > 1:
         # The difference lies deeper than the state.
         shared = set.intersection(*(set(other.members) for other in group.outcomes))

@@ -57,10 +57,13 @@ def render(report: OptimizationReport) -> str:
 
 
 def _group(report: OptimizationReport, id_: str, group: GroupExecution) -> Iterator[str]:
-    yield f"## {id_}: {group.state.value}" + (f" ({group.reason})" if group.reason else "")
-    for check in report.prepared_execution.groups[id_].checks:
-        if check.outcome in ("warning", "fail"):
-            yield f"- {check.outcome}: {check}"
+    prepared = report.prepared_execution.groups[id_]
+    forced = " (forced)" if prepared.forced else ""
+    yield f"## {id_}: {group.state.value}{forced}" + (f" ({group.reason})" if group.reason else "")
+    for check in prepared.checks:
+        if check.outcome in ("warning", "fail", "unknown"):
+            is_let_through = check.outcome == "fail" and not check.blocks(forced=prepared.forced)
+            yield f"- {check.outcome}{', let through' if is_let_through else ''}: {check}"
     for warning in group.warnings:
         yield f"- warning: {warning}"
     if group.error is not None:
