@@ -8,6 +8,8 @@ from pathlib import Path
 
 import attrs
 
+_FORGE = "github.com"  # where the repositories that configs name are
+
 _PATIENCE = 10.0  # seconds; a work tree on a slow network disk must not hold up a training
 
 
@@ -43,6 +45,10 @@ class Repository:
         """Whether a remote is the repository ``owner/name``."""
         ends = (remote.removesuffix(".git").replace(":", "/") for remote in self.remotes)
         return any(f"/{end}".lower().endswith(f"/{name.lower()}") for end in ends)
+
+    def is_fork_of(self, name: str) -> bool:
+        """Whether a remote is a repository of the same forge that has another ``owner/name``."""
+        return any(_FORGE in remote and not self.is_clone_of(name) for remote in self.remotes)
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

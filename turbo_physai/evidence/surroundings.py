@@ -60,16 +60,31 @@ def repository(stated: Compatibility, folder: Path | None) -> Iterator[Check]:
             "repository", "unknown", reason=f"{folder or 'the model'} is in no git work tree"
         )
         return
+    commit = found.commit or "no commit"
+    is_stated_commit = stated.commits is not None and commit in stated.commits
     if stated.repository is not None:
-        known = any(map(found.is_clone_of, stated.repository))
-        yield _mild("repository", known, stated.repository, ", ".join(found.remotes) or "no remote")
+        yield _name(found, stated.repository, is_certain=is_stated_commit)
     if stated.commits is not None:
-        commit = found.commit or "no commit"
-        yield _mild("commit", commit in stated.commits, stated.commits, commit)
+        yield _mild("commit", is_stated_commit, stated.commits, commit)
     if stated.allow_dirty is False:
         actual = {None: "unknown", True: "changed files", False: "clean"}[found.is_dirty]
         outcome = {None: "unknown", True: "fail", False: "pass"}[found.is_dirty]
         yield Check("dirty", outcome, str(found.folder), "clean", actual)  # type: ignore[arg-type]
+
+
+def _name(found: Repository, expected: tuple[str, ...], *, is_certain: bool) -> Check:
+    """Whether a work tree is a clone of one of these repositories.
+
+    Its commit answers that best: a commit has the same id in every clone. Else the addresses of its
+    remotes do, unless they are those of a mirror or of a folder, which are named as anyone likes.
+    """
+    actual = ", ".join(found.remotes) or "no remote"
+    if is_certain or any(map(found.is_clone_of, expected)):
+        return Check("repository", "pass", "", " or ".join(expected), actual)
+    if any(map(found.is_fork_of, expected)):
+        return Check("repository", "warning", "", " or ".join(expected), actual)
+    reason = "its remotes do not tell what it is a clone of"
+    return Check("repository", "unknown", "", " or ".join(expected), actual, reason)
 
 
 def _mild(name: str, fits: bool, expected: tuple[str, ...], actual: str) -> Check:
