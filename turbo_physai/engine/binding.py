@@ -12,7 +12,7 @@ from turbo_physai.declarations import Replacement
 from turbo_physai.declarations.names import ObjectPath
 from turbo_physai.engine.adapt import adapt, choose, inner, name_like
 from turbo_physai.engine.captured import search
-from turbo_physai.engine.objects import call, has_own_place, load
+from turbo_physai.engine.objects import as_callable, call, has_own_place, load
 from turbo_physai.engine.slot import Slot, TargetError
 from turbo_physai.engine.state import MemberBinding
 from turbo_physai.engine.transaction import Transaction
@@ -22,10 +22,14 @@ from turbo_physai.evidence.definitions import Definition
 
 @attrs.frozen(eq=False)
 class Exchange:
-    """An object and the one that takes its place, both as they are stored in the target's slot."""
+    """An object and the one that takes its place, both as they are stored in the target's slot.
+
+    `author` is what the declaration names: the replacement itself, or the factory that made it.
+    """
 
     old: Any
     new: Any
+    author: Any = None
 
     def answer(self, held: Any) -> Any | None:
         """What takes the place of `held` where that is the old object, however it is stored."""
@@ -47,10 +51,10 @@ def make(declared: Replacement, slot: Slot, options: Mapping[str, Any]) -> Excha
         Exception: whatever the replacement's module or the factory raises.
     """
     old = slot.effective()
-    if declared.kind == "replace":
-        new = load(declared.replacement)
-    else:
-        new = name_like(call(declared.replacement)(inner(old), options), old)
+    author = load(declared.replacement)
+    new = author
+    if declared.kind == "wrap":
+        new = name_like(as_callable(author)(inner(old), options), old)
     if declared.runtime_condition is not None:
         condition = call(declared.runtime_condition)
         if not callable(condition):
@@ -59,7 +63,7 @@ def make(declared: Replacement, slot: Slot, options: Mapping[str, Any]) -> Excha
                 "a function of the call's arguments that returns True or False"
             )
         new = choose(condition, new, old, declared.runtime_condition)
-    return Exchange(old, adapt(slot, old, new))
+    return Exchange(old, adapt(slot, old, new), author)
 
 
 def put(transaction: Transaction, slot: Slot, exchange: Exchange, path: str) -> None:

@@ -21,7 +21,8 @@ from turbo_physai.engine import binding, imports
 from turbo_physai.engine.captured import is_unfinished
 from turbo_physai.engine.finder import WatchingFinder
 from turbo_physai.engine.modules import Modules
-from turbo_physai.engine.objects import NotReadyError, origin
+from turbo_physai.engine.objects import NotReadyError
+from turbo_physai.engine.origins import origin
 from turbo_physai.engine.outcome import Outcomes
 from turbo_physai.engine.references import References
 from turbo_physai.engine.slot import TargetError
@@ -298,6 +299,8 @@ class Engine:
                 imports.add_name(group, member, run.module, value)
             elif isinstance(member.declared, imports.PROVIDES) and not group.transaction:
                 member.execution.note = "not needed: the module was there"
+            if not member.execution.note:
+                member.execution.replacement = imports.author(member)
             member.bound_in, member.runs = run.module, run.number
             self._record(member, member.module)
             self._outcomes.complete(group)
@@ -328,7 +331,8 @@ class Engine:
             if not inherited:
                 self._references.rebind(group, member, exchange)
             record = member.execution
-            record.original, record.replacement = origin(exchange.old), origin(exchange.new)
+            record.original = origin(member.declared.target, exchange.old)
+            record.replacement = origin(member.declared.replacement, exchange.author)
             record.note = ""
             self._record(member, member.sites[0].module or "")
             self._outcomes.complete(group)

@@ -23,8 +23,10 @@ from turbo_physai.declarations import (
 )
 from turbo_physai.engine.loader import part_of_the_import_system
 from turbo_physai.engine.objects import call, load, place
+from turbo_physai.engine.origins import origin
 from turbo_physai.engine.slot import ABSENT, Slot, find
 from turbo_physai.engine.transaction import Change
+from turbo_physai.report import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -138,6 +140,19 @@ def value_of(member: ImportBinding) -> Any:
     if isinstance(declared, ImportAlias):
         return load(declared.source)
     return load(declared.value) if isinstance(declared, Inject) else None
+
+
+def author(member: ImportBinding) -> Origin | None:
+    """What the declaration brings in; None for one that brings in nothing of its own."""
+    declared = member.declared
+    match declared:
+        case ReplaceImport(replacement=name) | OptionalImport(stand_in=str(name)):
+            return Origin(name, getattr(sys.modules.get(name), "__file__", None))
+        case OptionalImport():
+            return Origin("an empty stand-in module")
+        case ImportAlias(source=path) | Inject(value=path) | DuringImport(factory=path):
+            return origin(path, load(path))
+    return None
 
 
 def begin(group: GroupBinding, member: ImportBinding) -> None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import sys
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from turbo_physai.declarations.names import ObjectPath
 from turbo_physai.engine.captured import is_unfinished
 from turbo_physai.engine.slot import Slot, TargetError, find
-from turbo_physai.evidence import examine, locate
-from turbo_physai.evidence.definitions import Definition
-from turbo_physai.report import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +54,11 @@ def place(path: str) -> Slot:
 
 def call(path: str) -> Callable[..., Any]:
     """The callable at `path`, ready to be called."""
-    held = load(path)
+    return as_callable(load(path))
+
+
+def as_callable(held: Any) -> Callable[..., Any]:
+    """A stored object, ready to be called."""
     made: Callable[..., Any] = held.__func__ if isinstance(held, staticmethod) else held
     return made
 
@@ -87,21 +88,3 @@ def has_own_place(obj: Any) -> bool:
         return find(sys.modules[module], name.split(".")).effective() is obj
     except TargetError:
         return False
-
-
-def origin(held: Any) -> Origin:
-    """Where a stored object was defined."""
-    obj = held.__func__ if isinstance(held, (staticmethod, classmethod)) else held
-    if isinstance(obj, property):
-        obj = obj.fget
-    names = (getattr(obj, "__module__", None), getattr(obj, "__qualname__", None))
-    name = ".".join(part for part in names if isinstance(part, str)) or repr(obj)
-    code = getattr(obj, "__code__", None)
-    if isinstance(code, CodeType):
-        return Origin(name, code.co_filename, code.co_firstlineno)
-    spec = locate.locate(names[0]) if isinstance(names[0], str) and names[0] else None
-    if spec is None or not isinstance(names[1], str):
-        return Origin(name)
-    found = examine.read(ObjectPath.parse(f"{names[0]}:{names[1]}"), spec).found
-    line = found.line if isinstance(found, Definition) else None
-    return Origin(name, spec.origin, line)

@@ -31,6 +31,10 @@ class Definition:
     kind: str
     line: int
 
+    @property
+    def is_decorated(self) -> bool:
+        return any(node.decorator_list for node in self.nodes)
+
 
 @attrs.frozen
 class Reexport:

@@ -27,11 +27,13 @@ class Source:
         found: its definition, or why there is none to show.
         module: the module whose source was read; None if none was found.
         file: its file.
+        name: the object's own dotted name, where it was defined.
     """
 
     found: Definition | Unknown | Missing
     module: ModuleSpec | None = None
     file: str | None = None
+    name: str = ""
 
     @property
     def place(self) -> str:
@@ -67,7 +69,8 @@ def read(path: ObjectPath, known: ModuleSpec | None = None) -> Source:
         except SyntaxError as error:
             return Source(Unknown(f"its source does not parse: {error}"), spec, spec.origin)
         if not isinstance(found, Reexport):
-            return Source(found, spec, spec.origin)
+            own_name = ".".join((spec.name, *path.names_in(name)))
+            return Source(found, spec, spec.origin, own_name)
         if locate.locate(f"{found.module}.{found.name}") is not None:
             return Source(Unknown(f"{path.dotted} is a module"), spec, spec.origin)
         path, known = ObjectPath.parse(f"{found.module}:{found.name}"), None

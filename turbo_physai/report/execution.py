@@ -43,7 +43,8 @@ class Origin:
     line: int | None = None
 
     def __str__(self) -> str:
-        return self.name if self.file is None else f"{self.name} ({self.file}:{self.line})"
+        place = ":".join(str(part) for part in (self.file, self.line) if part is not None)
+        return f"{self.name} ({place})" if place else self.name
 
 
 @attrs.frozen
@@ -73,7 +74,9 @@ class MemberExecution:
         aliases: the other declared paths.
         state: how far it has come.
         module: the module that holds the target, once that is known.
-        original, replacement: the object that was found and the one that was put in its place.
+        original: the object that was found.
+        replacement: the object that the declaration names: what was put in its place, or the
+            factory that made that.
         seconds: when it was bound, in seconds since the start of the engine.
         times_bound: how often; a module that is reloaded or imported again is bound again.
         captured: names that held the original and were changed with it.

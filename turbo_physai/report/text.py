@@ -76,8 +76,10 @@ def _group(report: OptimizationReport, id_: str, group: GroupExecution) -> Itera
 def _member(member: MemberExecution) -> Iterator[str]:
     note = f" ({member.note})" if member.note else ""
     yield f"- {member.kind} {member.target}: {member.state.value}{note}"
-    if member.state is MemberState.BOUND:
-        yield f"    - {member.original} -> {member.replacement}"
+    if member.state is MemberState.BOUND and member.replacement is not None:
+        by = "wrapped by " if member.kind == "wrap" else ""
+        before = f"{member.original} -> " if member.original is not None else ""
+        yield f"    - {before}{by}{member.replacement}"
     for name, fact in member.facts.items():
         yield f"    - {name}: {_plainly(fact)}"
     if member.captured:
