@@ -26,11 +26,12 @@ from turbo_physai.errors import (
     OptimizationRollbackError,
     TurboPhysAIError,
 )
-from turbo_physai.evidence import CompatibilityContext, CompatibilityResult
+from turbo_physai.evidence import BackendResult, CompatibilityContext, CompatibilityResult
 from turbo_physai.plan import PreparedExecution
 from turbo_physai.report import OptimizationReport, facts
 
 __all__ = [
+    "BackendResult",
     "CompatibilityContext",
     "CompatibilityResult",
     "Group",

@@ -99,7 +99,9 @@ def test_an_apply_for_something_else_names_both_places(routed, arguments):
 
 def test_an_apply_that_is_strict_makes_the_report_of_the_process_strict(routed):
     routed.project.write({"again.py": "import turbo_physai\nturbo_physai.apply(strict=True)\n"})
-    assert "strict mode: g is not_started" in routed.activated("again.py", code=3).stderr
+    assert (
+        "strict mode: g is not applied (not_started)" in routed.activated("again.py", code=3).stderr
+    )
 
 
 def test_a_module_of_the_config_may_lie_beside_the_script(routed):

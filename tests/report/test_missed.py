@@ -126,3 +126,60 @@ def test_a_handler_that_raises_does_not_break_the_models_import(model):
         import model
         assert model.f(1) == "slow"
     """)
+
+
+# What serves a fused replacement.
+
+BACKENDS = """
+from turbo_physai import BackendResult
+def fused(): return BackendResult("cpu")
+def slow(): return BackendResult("torch", fused=False, reason="there is no compiled library")
+def wrong(): return "cpu"
+def broken(): raise KeyError("device")
+"""
+
+
+def declare_backend(model, name):
+    model.write({"backends.py": BACKENDS})
+    return model.declare(f"group('g', replace('model.f', 'quick.f', backend='backends:{name}'))")
+
+
+def test_the_backend_that_serves_a_replacement_is_in_the_report(model):
+    declare_backend(model, "fused")
+    done = model.script("""
+        report = apply(strict=True)
+        import model
+        report.require()
+        assert report.to_dict()["execution"]["g"]["members"][0]["backend"]["name"] == "cpu"
+        print(report)
+    """)
+    assert "    - backend: cpu\n" in done.stdout
+    assert done.stderr == ""
+
+
+def test_a_replacement_that_nothing_fused_serves_is_missed(model):
+    declare_backend(model, "slow")
+    script = """
+        report = apply()
+        import model
+        assert model.f(1) == "fast" and state(report) == "applied"
+        try:
+            report.require()
+        except OptimizationNotAppliedError as error:
+            print(error)
+    """
+    done = model.script(script)
+    reason = "the Group g is applied, but not fused: torch serves it: there is no compiled library."
+    (line,) = lines(done)
+    assert reason in line
+    assert "g is applied, but not fused" in done.stdout
+    strict = model.script(script, code=3, TURBO_PHYSAI_STRICT="1")
+    assert "strict mode: g is applied, but not fused" in strict.stderr
+
+
+@pytest.mark.parametrize("name", ["wrong", "broken", "absent"])
+def test_a_backend_that_does_not_answer_takes_the_group_back(model, name):
+    declare_backend(model, name)
+    done = model.script("apply(); import model; assert model.f(1) == 'slow'")
+    (line,) = lines(done)
+    assert "the Group g is not applied" in line

@@ -150,10 +150,10 @@ def test_require_raises_until_groups_are_applied_and_says_what_is_pending(two):
             report.require()
         except OptimizationNotAppliedError as error:
             assert error.groups == {
-                "one": "pending: not imported yet: model.one.f",
-                "two": "pending: not imported yet: model.two.g",
+                "one": "not applied (pending): not imported yet: model.one.f",
+                "two": "not applied (pending): not imported yet: model.two.g",
             } and error.report is report
-            assert str(error).startswith("one is pending: not imported yet: model.one.f; two is")
+            assert str(error).startswith("one is not applied (pending): not imported yet: model")
         else:
             raise AssertionError
         import model.one
@@ -172,10 +172,12 @@ def test_require_names_a_group_that_is_skipped_or_blocked_or_unknown(two):
             try:
                 report.require(*ids)
             except (OptimizationNotAppliedError, ValueError) as error:
-                print(type(error).__name__, str(error)[:60])
+                print(type(error).__name__, str(error)[:50])
     """)
     first, second, third, fourth = done.stdout.splitlines()
     assert first == third
-    assert first.startswith("OptimizationNotAppliedError one is blocked: signature of model.one.f")
-    assert second == "OptimizationNotAppliedError idle is skipped: not enabled in the config"
+    assert first.startswith("OptimizationNotAppliedError one is not applied (blocked): sig")
+    assert (
+        second == "OptimizationNotAppliedError idle is not applied (skipped): not enabled in the "
+    )
     assert fourth == "ValueError found 'twoo'; accepted: one, two, idle"

@@ -44,7 +44,7 @@ def test_a_group_that_fails_ends_the_process_at_the_import(
     done = project.script(IMPORT, code=3, **STRICT)
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
-    assert line.startswith(f"turbo_physai: strict mode: g is {state}: ")
+    assert line.startswith(f"turbo_physai: strict mode: g is not applied ({state}): ")
     assert reason in line
 
 
@@ -67,7 +67,9 @@ def test_a_program_that_goes_on_all_the_same_ends_with_the_code_3(strict):
 def test_a_model_that_was_never_imported_is_noticed_at_the_end(strict):
     done = strict(FITS).script("apply(); print('end')", code=3, **STRICT)
     assert done.stdout == "end\n"
-    assert done.stderr == ("turbo_physai: strict mode: g is not_started: never imported: model.f\n")
+    assert done.stderr == (
+        "turbo_physai: strict mode: g is not applied (not_started): never imported: model.f\n"
+    )
 
 
 def test_an_error_of_the_program_keeps_its_code(strict):
@@ -100,5 +102,5 @@ def test_forked_children_and_helpers_end_as_they_would(strict):
 def test_a_program_may_ask_for_it_itself(strict):
     project = strict("def f(): pass\n")
     done = project.script("apply(strict=True)\nimport model", code=3)
-    assert "turbo_physai: strict mode: g is blocked" in done.stderr
+    assert "turbo_physai: strict mode: g is not applied (blocked)" in done.stderr
     strict(FITS).script("apply(strict=True)\nimport model")

@@ -24,6 +24,8 @@ class Replacement:
         aliases: other paths that hold the same object and change with it.
         runtime_condition: path of a predicate that gets each call's arguments and decides with a
             `bool` whether the replacement (True) or the original (False) runs.
+        backend: path of ``backend() -> BackendResult``, which is asked when the replacement is
+            bound: what serves it in this process.
     """
 
     kind: Literal["replace", "wrap"]
@@ -31,6 +33,7 @@ class Replacement:
     replacement: str
     aliases: tuple[str, ...] = ()
     runtime_condition: str | None = None
+    backend: str | None = None
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -40,7 +43,7 @@ class Replacement:
     @property
     def uses(self) -> tuple[str, ...]:
         """The paths of the objects that it brings in."""
-        return tuple(filter(None, (self.replacement, self.runtime_condition)))
+        return tuple(filter(None, (self.replacement, self.runtime_condition, self.backend)))
 
     @property
     def modules(self) -> frozenset[str]:
@@ -53,13 +56,14 @@ def replace(
     replacement: str,
     aliases: Sequence[str] = (),
     runtime_condition: str | None = None,
+    backend: str | None = None,
 ) -> Replacement:
     """Declares that the object at `replacement` takes the place of the one at `target`.
 
     Raises:
         TypeError, ValueError: a path is not a dotted name.
     """
-    return _declare("replace", target, replacement, aliases, runtime_condition)
+    return _declare("replace", target, replacement, aliases, runtime_condition, backend)
 
 
 def wrap(
@@ -67,6 +71,7 @@ def wrap(
     replacement: str,
     aliases: Sequence[str] = (),
     runtime_condition: str | None = None,
+    backend: str | None = None,
 ) -> Replacement:
     """Declares that ``factory(original, options)``, the factory being the object at `replacement`,
     takes the place of the object at `target`. `options` is the Group's mapping from the config.
@@ -74,7 +79,7 @@ def wrap(
     Raises:
         TypeError, ValueError: a path is not a dotted name.
     """
-    return _declare("wrap", target, replacement, aliases, runtime_condition)
+    return _declare("wrap", target, replacement, aliases, runtime_condition, backend)
 
 
 def _declare(
@@ -83,15 +88,19 @@ def _declare(
     replacement: str,
     aliases: Sequence[str],
     runtime_condition: str | None,
+    backend: str | None,
 ) -> Replacement:
     if runtime_condition is not None:
         object_path(runtime_condition, f"{kind}: runtime_condition")
+    if backend is not None:
+        object_path(backend, f"{kind}: backend")
     return Replacement(
         kind,
         _changed(target, f"{kind}: target"),
         object_path(replacement, f"{kind}: replacement"),
         tuple(_changed(a, f"{kind}: alias") for a in texts(aliases, f"{kind}: aliases")),
         runtime_condition,
+        backend,
     )
 
 

@@ -16,7 +16,7 @@ from turbo_physai.engine.objects import as_callable, call, has_own_place, load
 from turbo_physai.engine.slot import Slot, TargetError
 from turbo_physai.engine.state import MemberBinding
 from turbo_physai.engine.transaction import Transaction
-from turbo_physai.evidence import examine
+from turbo_physai.evidence import BackendResult, examine
 from turbo_physai.evidence.definitions import Definition
 
 
@@ -24,12 +24,14 @@ from turbo_physai.evidence.definitions import Definition
 class Exchange:
     """An object and the one that takes its place, both as they are stored in the target's slot.
 
-    `author` is what the declaration names: the replacement itself, or the factory that made it.
+    `author` is what the declaration names: the replacement itself, or the factory that made it;
+    `backend` what serves it in this process, where the declaration asks.
     """
 
     old: Any
     new: Any
     author: Any = None
+    backend: BackendResult | None = None
 
     def answer(self, held: Any) -> Any | None:
         """What takes the place of `held` where that is the old object, however it is stored."""
@@ -63,7 +65,15 @@ def make(declared: Replacement, slot: Slot, options: Mapping[str, Any]) -> Excha
                 "a function of the call's arguments that returns True or False"
             )
         new = choose(condition, new, old, declared.runtime_condition)
-    return Exchange(old, adapt(slot, old, new), author)
+    backend = None if declared.backend is None else _backend(declared.backend)
+    return Exchange(old, adapt(slot, old, new), author, backend)
+
+
+def _backend(path: str) -> BackendResult:
+    answer = call(path)()
+    if not isinstance(answer, BackendResult):
+        raise TargetError(f"backend {path}: found {answer!r}; accepted: a BackendResult")
+    return answer
 
 
 def put(transaction: Transaction, slot: Slot, exchange: Exchange, path: str) -> None:

@@ -333,7 +333,7 @@ class Engine:
             record = member.execution
             record.original = origin(member.declared.target, exchange.old)
             record.replacement = origin(member.declared.replacement, exchange.author)
-            record.note = ""
+            record.backend, record.note = exchange.backend, ""
             self._record(member, member.sites[0].module or "")
             self._outcomes.complete(group)
 

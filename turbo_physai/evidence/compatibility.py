@@ -51,6 +51,24 @@ class CompatibilityResult:
     reason: str = ""
 
 
+@attrs.frozen
+class BackendResult:
+    """What serves a fused replacement in this process: the answer of its `backend`.
+
+    Attributes:
+        name: such as ``cpu``, ``triton`` or ``torch``.
+        fused: False for the formulation in PyTorch's own operators, which is right and slow.
+        reason: why nothing fused serves it.
+    """
+
+    name: str
+    fused: bool = True
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return self.name if self.fused else f"{self.name}, which is not fused: {self.reason}"
+
+
 def context(group_id: str, options: Mapping[str, Any], folder: Path | None) -> CompatibilityContext:
     repository = None if folder is None else Repository.around(folder)
     return CompatibilityContext(group_id, options, backend(), repository)

@@ -8,6 +8,8 @@ from typing import Any
 
 import attrs
 
+from turbo_physai.evidence import BackendResult
+
 
 class GroupState(str, Enum):
     """How far a Group has come."""
@@ -83,6 +85,7 @@ class MemberExecution:
         left: names that hold the original and could not be changed.
         note: what there is to say of it beyond its state.
         facts: what the replacement tells of itself while it works.
+        backend: what serves the replacement in this process, where that is known.
         error: what went wrong.
     """
 
@@ -99,6 +102,7 @@ class MemberExecution:
     left: list[str] = attrs.field(factory=list)
     note: str = ""
     facts: dict[str, Any] = attrs.field(factory=dict)
+    backend: BackendResult | None = None
     error: Failure | None = None
 
 

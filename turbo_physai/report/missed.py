@@ -11,27 +11,38 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from turbo_physai.report.execution import GroupState
+from turbo_physai.report.execution import GroupState, MemberState
 
 if TYPE_CHECKING:
     from turbo_physai.report.execution import GroupExecution
     from turbo_physai.report.report import OptimizationReport
 
-MISSED: Final = (
-    GroupState.BLOCKED,
-    GroupState.ROLLED_BACK,
-    GroupState.NOT_STARTED,
-    GroupState.FAILED,
-)
+# Nothing is certain of these yet, or nothing was wanted.
+_NOT_MISSED: Final = (GroupState.PENDING, GroupState.SKIPPED)
 
 logger = logging.getLogger("turbo_physai")
 
 
-def missed(report: OptimizationReport) -> dict[str, GroupExecution]:
-    """The Groups that were to be applied and will not be, where this process leaves a report."""
+def missed(report: OptimizationReport) -> dict[str, str]:
+    """What each Group lacks that was to be applied and will not be, or that no fused backend
+    serves; by id, and only where this process leaves a report."""
     if not report.leaves_journal:
         return {}
-    return {id_: group for id_, group in report.execution.items() if group.state in MISSED}
+    certain = {id_: g for id_, g in report.execution.items() if g.state not in _NOT_MISSED}
+    found = {id_: shortfall(group) for id_, group in certain.items()}
+    return {id_: why for id_, why in found.items() if why}
+
+
+def shortfall(group: GroupExecution) -> str:
+    """What a Group lacks: to be applied, or to be served by a fused backend. Empty if nothing."""
+    if group.state is GroupState.APPLIED:
+        slow = [m.backend for m in group.members if m.backend is not None and not m.backend.fused]
+        served = sorted({f"{backend.name} serves it: {backend.reason}" for backend in slow})
+        return f"applied, but not fused: {'; '.join(served)}" if served else ""
+    waiting = [m.target for m in group.members if m.state is MemberState.WAITING]
+    is_idle = group.state is GroupState.PENDING and not group.reason
+    reason = f"not imported yet: {', '.join(waiting)}" if is_idle else group.reason
+    return f"not applied ({group.state.value}): {reason}"
 
 
 class MissedWarnings:
@@ -44,22 +55,17 @@ class MissedWarnings:
     def changed(self) -> None:
         """To be called after every change of the report."""
         with self._report.lock:
-            new = {id_: g for id_, g in missed(self._report).items() if id_ not in self._said}
+            found = missed(self._report)
+            new = {id_: why for id_, why in found.items() if id_ not in self._said}
             self._said.update(new)
-        for id_, group in new.items():
+        for id_, why in new.items():
             # A handler of the program's that raises must not break the import that runs now.
             with contextlib.suppress(Exception):
-                logger.warning("%s", self._line(id_, group))
+                logger.warning(f"turbo_physai: the Group {id_} is {why}. {self._advice(id_)}")
 
     def end(self, close: Callable[[], None]) -> None:
         """For `atexit`: `close` settles the report."""
         close()
-
-    def _line(self, id_: str, group: GroupExecution) -> str:
-        return (
-            f"turbo_physai: the Group {id_} is not applied ({group.state.value}): {group.reason}. "
-            f"{self._advice(id_)}"
-        )
 
     def _advice(self, id_: str) -> str:
         prepared = self._report.prepared_execution

@@ -14,7 +14,7 @@ import attrs
 from turbo_physai.errors import OptimizationNotAppliedError
 from turbo_physai.process.ranks import rank, world_size
 from turbo_physai.report.execution import GroupState, MemberState
-from turbo_physai.report.missed import MissedWarnings
+from turbo_physai.report.missed import MissedWarnings, shortfall
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,7 +117,8 @@ class OptimizationReport:
         the error says what has not been imported yet.
 
         Raises:
-            OptimizationNotAppliedError: naming each Group that is not, its state and the reason.
+            OptimizationNotAppliedError: naming each Group that is not applied, or that no fused
+                backend serves, with the reason.
             ValueError: the config lists no Group of that id.
         """
         with self.lock:
@@ -127,20 +128,10 @@ class OptimizationReport:
             wanted = ids or [
                 id_ for id_, g in self.execution.items() if g.state is not GroupState.SKIPPED
             ]
-            not_applied = {
-                id_: self._why_not_applied(id_)
-                for id_ in wanted
-                if self.execution[id_].state is not GroupState.APPLIED
-            }
+            found = {id_: shortfall(self.execution[id_]) for id_ in wanted}
+        not_applied = {id_: why for id_, why in found.items() if why}
         if not_applied:
             raise OptimizationNotAppliedError(not_applied, self)
-
-    def _why_not_applied(self, id_: str) -> str:
-        group = self.execution[id_]
-        waiting = [m.target for m in group.members if m.state is MemberState.WAITING]
-        if group.state is GroupState.PENDING and not group.reason:
-            return f"pending: not imported yet: {', '.join(waiting)}"
-        return f"{group.state.value}: {group.reason}"
 
     def on_final(self, callback: Callable[[OptimizationReport], object]) -> None:
         """Calls `callback(report)` once: when the report becomes final, or now if it is."""

@@ -33,9 +33,9 @@ class Strict:
     def changed(self) -> None:
         """To be called after every change of the report: raises SystemExit with the code 3 if a
         Group was missed."""
-        groups = missed(self._report).values()
         # A failed rollback has an error of its own, which is on its way already.
-        is_certain = any(group.state is not GroupState.FAILED for group in groups)
+        states = self._report.execution
+        is_certain = any(states[id_].state is not GroupState.FAILED for id_ in missed(self._report))
         if is_certain and not self._exiting:
             self._say()
             raise SystemExit(EXIT_CODE)
@@ -61,8 +61,5 @@ class Strict:
     def _say(self) -> None:
         if not self._said and sys.stderr is not None:
             self._said = True
-            found = missed(self._report).items()
-            text = "; ".join(
-                f"{id_} is {group.state.value}: {group.reason}" for id_, group in found
-            )
+            text = "; ".join(f"{id_} is {why}" for id_, why in missed(self._report).items())
             print(f"turbo_physai: strict mode: {text}", file=sys.stderr, flush=True)

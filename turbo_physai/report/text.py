@@ -80,6 +80,8 @@ def _member(member: MemberExecution) -> Iterator[str]:
         by = "wrapped by " if member.kind == "wrap" else ""
         before = f"{member.original} -> " if member.original is not None else ""
         yield f"    - {before}{by}{member.replacement}"
+    if member.backend is not None:
+        yield f"    - backend: {member.backend}"
     for name, fact in member.facts.items():
         yield f"    - {name}: {_plainly(fact)}"
     if member.captured:
