@@ -1,0 +1,225 @@
+"""What the engine costs: in a finder miss, an import, a start of python, and as Groups grow.
+
+    python benchmarks/engine.py [--runs 15]
+
+Everything is measured in one run, in turns, against doing without: no hook, wrapt's post-import
+hooks, plain python. Times of processes are the fastest of their runs, which is the one that other
+programs disturbed least. Prints Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+CONFIG = """\
+schema_version: turbophysai/optimization-config/v1
+kind: OptimizationConfig
+metadata: {{id: benchmark, version: "1"}}
+optimization_modules: [bench_groups]
+optimization_groups:
+{entries}
+"""
+
+# Run in an interpreter of its own: imports the modules with one kind of hook, and prints the
+# milliseconds per import, the peak memory in MB, and how often a report was written.
+IMPORTS = """\
+import importlib, json, resource, sys, time
+kind, count, imported = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+writes = 0
+if kind == "wrapt":
+    import wrapt
+    from bench_fast import f
+    for i in range(count):
+        wrapt.register_post_import_hook(lambda module: setattr(module, "f", f), f"bench_model.m{i}")
+if kind == "turbo_physai":
+    import turbo_physai
+    from turbo_physai.report import journal
+    write = journal.Journal.write
+    def counted(self, report):
+        global writes
+        writes += 1
+        return write(self, report)
+    journal.Journal.write = counted
+    report = turbo_physai.apply(optimization_config_path="bench.yaml")
+import bench_model
+begin = time.perf_counter()
+for i in range(imported):
+    importlib.import_module(f"bench_model.m{i}")
+spent = time.perf_counter() - begin
+if kind == "turbo_physai":
+    assert report.summary["applied"] == imported, report.summary
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+print(json.dumps([spent * 1e3 / imported, peak, writes]))
+"""
+
+MISS = """\
+import json, sys, timeit
+import wrapt.importer
+from turbo_physai.engine.finder import WatchingFinder
+class Null:
+    def find_spec(self, fullname, path=None, target=None):
+        return None
+finders = {
+    "none": Null(),
+    "wrapt": wrapt.importer.ImportHookFinder(),
+    "turbo_physai": WatchingFinder({f"model.m{i}" for i in range(100)}, None),
+}
+wrapt.register_post_import_hook(print, "bench.never")
+sys.meta_path.insert(0, finders["turbo_physai"])
+best = {name: 1e9 for name in finders}
+for _ in range(9):
+    for name, finder in finders.items():
+        best[name] = min(best[name], timeit.timeit(lambda: finder.find_spec("a.b"), number=50_000))
+print(json.dumps({name: value / 50_000 * 1e9 for name, value in best.items()}))
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=15, help="runs of each process")
+    runs = parser.parse_args().runs
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(Path(folder), runs)
+        bench.write(1000)
+        for table in (bench.miss, bench.imports, bench.activation, bench.growth):
+            print("\n".join(table()), end="\n\n", flush=True)
+
+
+class Bench:
+    """A folder with a model of many modules, and the interpreters that are started in it."""
+
+    def __init__(self, folder: Path, runs: int) -> None:
+        self.folder, self.runs = folder, runs
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("TURBO_PHYSAI_")}
+        reports = {"TURBO_PHYSAI_REPORT_DIR": str(folder / "reports")}
+        self.environment = {**inherited, **reports, "PYTHONPATH": str(folder)}
+
+    def write(self, modules: int) -> None:
+        model = self.folder / "bench_model"
+        model.mkdir()
+        (model / "__init__.py").touch()
+        for i in range(modules):
+            (model / f"m{i}.py").write_text(
+                "def f(x):\n    return x\n\n\ndef g(x):\n    return x\n"
+            )
+        for name, text in {
+            "bench_fast.py": "def f(x):\n    return x\n",
+            "imports.py": IMPORTS,
+            "miss.py": MISS,
+            "empty.py": "",
+            "torch_alone.py": "import torch\n",
+        }.items():
+            (self.folder / name).write_text(text)
+
+    def declare(self, groups: int) -> Path:
+        declared = ", ".join(
+            f"group('g{i}', replace('bench_model.m{i}.f', 'bench_fast.f'))" for i in range(groups)
+        )
+        source = f"from turbo_physai import group, replace\nGROUPS = ({declared},)\n"
+        (self.folder / "bench_groups.py").write_text(source)
+        entries = "\n".join(f"  - id: g{i}" for i in range(groups))
+        config = self.folder / "bench.yaml"
+        config.write_text(CONFIG.format(entries=entries))
+        return config
+
+    def run(self, *arguments: str, **variables: str) -> str:
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=self.folder,
+            env={**self.environment, **variables},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        return done.stdout
+
+    def fastest(self, cases: Mapping[str, Callable[[], object]]) -> dict[str, float]:
+        """The fastest of several runs of each, in ms, taken in turns."""
+        found: dict[str, list[float]] = {name: [] for name in cases}
+        for _ in range(self.runs):
+            for name, case in cases.items():
+                begin = time.perf_counter()
+                case()
+                found[name].append((time.perf_counter() - begin) * 1e3)
+        return {name: min(times) for name, times in found.items()}
+
+    # The tables.
+
+    def miss(self) -> Iterator[str]:
+        found = json.loads(self.run("miss.py"))
+        yield "| `find_spec` of a module that is not watched | ns | ratio |"
+        yield "| --- | --- | --- |"
+        for name, ns in found.items():
+            shown = "a finder that returns None" if name == "none" else name
+            yield f"| {shown} | {ns:.0f} | {ns / found['none']:.1f} |"
+
+    def imports(self) -> Iterator[str]:
+        self.declare(100)
+        found: dict[str, list[float]] = {"none": [], "wrapt": [], "turbo_physai": []}
+        for _ in range(max(self.runs // 3, 3)):
+            for kind, times in found.items():
+                times.append(json.loads(self.run("imports.py", kind, "100", "100"))[0])
+        none = statistics.median(found["none"])
+        yield "| import of a module with a target, 100 of them | ms | above no hook |"
+        yield "| --- | --- | --- |"
+        for kind, times in found.items():
+            ms = statistics.median(times)
+            shown = "no hook" if kind == "none" else kind
+            yield f"| {shown} | {ms:.2f} | {ms - none:.2f} |"
+
+    def activation(self) -> Iterator[str]:
+        one = str(self.declare(1))
+        from turbo_physai.config.selection import packaged
+
+        bevformer = str(packaged("bevformer"))
+        variable = "TURBO_PHYSAI_OPTIMIZATION_CONFIG"
+        found = self.fastest(
+            {
+                "plain": lambda: self.run("-S", "empty.py"),
+                "inactive": lambda: self.run("empty.py"),
+                "one Group": lambda: self.run("empty.py", **{variable: one}),
+                "BEVFormer": lambda: self.run("empty.py", **{variable: bevformer}),
+                "run": lambda: self.run(
+                    "-m", "turbo_physai.run", "--optimization-config", bevformer, "empty.py"
+                ),
+                "torch": lambda: self.run("torch_alone.py"),
+            }
+        )
+        torch = found["torch"] - found["inactive"]
+        yield "| start of python | ms above inactive | share of `import torch` |"
+        yield "| --- | --- | --- |"
+        shown = {
+            "one Group": "activated with one Group",
+            "BEVFormer": "activated with the BEVFormer config",
+            "run": "`python -m turbo_physai.run` with the BEVFormer config",
+            "torch": "`import torch`, not activated",
+        }
+        for name, text in shown.items():
+            ms = found[name] - found["inactive"]
+            yield f"| {text} | {ms:.0f} | {ms / torch:.1%} |"
+        yield ""
+        yield f"`run` takes {found['run'] - found['BEVFormer']:.0f} ms above activation."
+
+    def growth(self) -> Iterator[str]:
+        yield "| Groups | ms an import | peak MB | reports written |"
+        yield "| --- | --- | --- | --- |"
+        for groups in (1, 10, 100, 1000):
+            self.declare(groups)
+            imported = str(min(groups, 50))
+            ms, peak, writes = json.loads(
+                self.run("imports.py", "turbo_physai", str(groups), imported)
+            )
+            yield f"| {groups} | {ms:.2f} | {peak:.0f} | {writes} |"
+
+
+if __name__ == "__main__":
+    main()
