@@ -10,11 +10,14 @@ from typing import Annotated
 
 import typer
 
+from turbo_physai.config import OptimizationConfigCatalog, load, select
 from turbo_physai.launch import options as given
+from turbo_physai.launch.activation import program_folders
 from turbo_physai.launch.checks import CONFIG_ERROR, require
 from turbo_physai.launch.command import become
 from turbo_physai.launch.runtime import Runtime
-from turbo_physai.plan import trust
+from turbo_physai.plan import collect, prepare, trust
+from turbo_physai.plan.options import as_tables
 from turbo_physai.report.merge import NoReportsError, merge
 from turbo_physai.report.show import as_markdown, as_text
 
@@ -27,7 +30,9 @@ app = typer.Typer(
 )
 report = typer.Typer(no_args_is_help=True, help="Look at what a run has done.")
 app.add_typer(report, name="report")
-optimization = typer.Typer(no_args_is_help=True, help="Make OptimizationConfigs.")
+optimization = typer.Typer(
+    no_args_is_help=True, help="Make OptimizationConfigs, and see their options."
+)
 app.add_typer(optimization, name="optimization")
 
 
@@ -54,7 +59,7 @@ def run(
 ) -> None:
     """Become a command, every Python process of which swaps the slow parts of its model for fast
     ones as they are imported."""
-    options = given.Options(
+    shared = given.Options(
         model=model,
         optimization_config=optimization_config,
         force_groups=tuple(force_group or ()),
@@ -73,7 +78,7 @@ def run(
         rank_affinity=tuple(set_rank_affinity or ()),
         rank_numa=tuple(set_rank_numa or ()),
     )
-    become(command, options, runtime)
+    become(command, shared, runtime)
 
 
 class Format(str, Enum):
@@ -113,11 +118,6 @@ def show(
     sys.exit(1 if merged.differs else 0)
 
 
-@optimization.callback()
-def _optimization() -> None:
-    """Keeps `generate` a name of its own as long as it is the only one."""
-
-
 @optimization.command()
 def generate(
     recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A config without trust.")],
@@ -135,6 +135,22 @@ def generate(
         print(made[0], end="")
     else:
         output.write_text(made[0], encoding="utf-8")
+
+
+@optimization.command()
+def options(
+    model: given.Model = None, optimization_config: given.OptimizationConfigFile = None
+) -> None:
+    """Show the options of each Group: type, default, value in a config, and what it is for."""
+
+    def show() -> None:
+        path = select(optimization_config, model)
+        config = OptimizationConfigCatalog.packaged().resolve(load(path))
+        with program_folders(str(path.parent)):
+            prepared = prepare(config, collect(config, None))
+        print(as_tables(prepared.groups.values()))
+
+    require(show)
 
 
 def main() -> None:

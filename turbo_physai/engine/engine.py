@@ -296,9 +296,8 @@ class Engine:
         exchange = member.exchange
         site, _, slot = places[0]
         if site is member.sites[0] and group.transaction.holds(slot) is None:
-            options = group.prepared.entry.options or {}
             with telling(ReportedFacts(self._report, group.execution, member.execution)):
-                exchange = binding.make(member.declared, slot, options)
+                exchange = binding.make(member.declared, slot, group.prepared.options)
         assert exchange is not None
         with self._report.lock:
             if not group.state.is_open:

@@ -27,8 +27,6 @@ from turbo_physai.engine.slot import ABSENT, Slot, find
 from turbo_physai.engine.transaction import Change
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from turbo_physai.engine.state import GroupBinding, ImportBinding
     from turbo_physai.engine.transaction import Transaction
 
@@ -145,7 +143,7 @@ def begin(group: GroupBinding, member: ImportBinding) -> None:
     if isinstance(member.declared, RegistryOverride):
         _free_names(member, member.declared)
     elif isinstance(member.declared, DuringImport):
-        _hold(member, member.declared, group.prepared.entry.options or {})
+        _hold(member, member.declared, group.prepared.options)
 
 
 def end(group: GroupBinding, member: ImportBinding) -> None:
@@ -184,7 +182,7 @@ def _settle_names(group: GroupBinding, member: ImportBinding, declared: Registry
     member.freed = {}
 
 
-def _hold(member: ImportBinding, declared: DuringImport, options: Mapping[str, Any]) -> None:
+def _hold(member: ImportBinding, declared: DuringImport, options: Any) -> None:
     slot = place(declared.target)
     original = slot.effective()
     instead = call(declared.factory)(original, options)

@@ -35,17 +35,19 @@ class PreparedGroup:
     Attributes:
         declared: the Group.
         entry: what the config says of it.
+        options: an instance of its schema: what the entry states, and defaults.
+        forced: whether its overridable failures are let through.
         decision: ``apply``, ``skip`` (not wanted) or ``block`` (wanted, but not possible).
         reason: why it is not ``apply``.
-        forced: whether its overridable failures are let through.
         checks: the evidence so far; completed as modules are found.
     """
 
     declared: Group
     entry: GroupEntry
+    options: Any
+    forced: bool = False
     decision: Decision = "apply"
     reason: str = ""
-    forced: bool = False
     checks: list[Check] = attrs.field(factory=list)
 
     @property
@@ -73,7 +75,7 @@ class PreparedGroup:
             "reason": self.reason,
             "forced": self.forced,
             "depends_on": list(self.declared.depends_on),
-            "options": dict(self.entry.options or {}),
+            "options": attrs.asdict(self.options),
             "checks": [check.to_dict() for check in self.checks],
         }
 

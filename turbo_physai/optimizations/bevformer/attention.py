@@ -18,29 +18,23 @@ from turbo_physai.kernels import (
     supports_head_dim,
     temporal_self_attention,
 )
-from turbo_physai.optimizations.options import refuse_unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-VISIBILITY = ("per_item", "first_item")
+    from turbo_physai.optimizations.bevformer.options import SpatialCrossAttentionOptions
 
 
 def spatial_cross_attention_forward(
-    original: Callable[..., Tensor], options: Mapping[str, Any]
+    original: Callable[..., Tensor], options: SpatialCrossAttentionOptions
 ) -> Callable[..., Tensor]:
     """`SpatialCrossAttention.forward` and the `MSDeformableAttention3D.forward` inside it, in one.
 
     Args:
         original: the method.
-        options: `visibility`, which cameras see a query: "per_item" asks each item of the batch,
-            "first_item" asks the first one for all, as the official code does. They differ for
-            batches of two and more only.
-
-    Raises:
-        ValueError: an option that does not exist, or has another value.
+        options: whose cameras see a query; it makes a difference for batches of two and more.
     """
-    first_item = _sees_first_item(options)
+    first_item = options.visibility == "first_item"
 
     def forward(
         self: Any,
@@ -84,16 +78,6 @@ def spatial_cross_attention_forward(
         return result
 
     return forward
-
-
-def _sees_first_item(options: Mapping[str, Any]) -> bool:
-    refuse_unknown(options, ("visibility",))
-    visibility = options.get("visibility", VISIBILITY[0])
-    if visibility not in VISIBILITY:
-        raise ValueError(
-            f"option 'visibility': accepted are {' and '.join(VISIBILITY)}, found {visibility!r}"
-        )
-    return bool(visibility == "first_item")
 
 
 def supports_spatial_cross_attention(

@@ -12,6 +12,7 @@ from turbo_physai.optimizations.bevformer.groups import (
     attention_groups,
     linear,
 )
+from turbo_physai.optimizations.bevformer.options import DataOptions, TrainingOptions
 
 MODULES: Final = f"{PLUGIN}.bevformer.modules"
 
@@ -43,11 +44,13 @@ training = group(
     wrap(
         f"{PLUGIN}.bevformer.detectors.bevformer.BEVFormer.__init__", f"{OURS}.training:initialize"
     ),
+    options=TrainingOptions,
 )
 
 data = group(
     "bevformer.data",
     wrap(f"{PLUGIN}.datasets.builder.build_dataloader", f"{OURS}.data:build_dataloader"),
+    options=DataOptions,
 )
 
 GROUPS = (

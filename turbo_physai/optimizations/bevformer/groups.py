@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from turbo_physai.declarations import Group, Replacement, group, replace, wrap
+from turbo_physai.optimizations.bevformer.options import SpatialCrossAttentionOptions
+from turbo_physai.optimizations.options import CompileOptions
 
 PLUGIN: Final = "projects.mmdet3d_plugin"
 OURS: Final = "turbo_physai.optimizations.bevformer"
@@ -39,7 +41,7 @@ def _function(modules: str, name: str) -> tuple[Replacement, ...]:
 
 
 def spatial_cross_attention(model: str, modules: str) -> Group:
-    """`<model>.sca`, with the option `visibility`."""
+    """`<model>.sca`."""
     return group(
         f"{model}.sca",
         wrap(
@@ -47,6 +49,7 @@ def spatial_cross_attention(model: str, modules: str) -> Group:
             f"{OURS}.attention:spatial_cross_attention_forward",
             runtime_condition=f"{OURS}.attention:supports_spatial_cross_attention",
         ),
+        options=SpatialCrossAttentionOptions,
     )
 
 
@@ -105,21 +108,23 @@ def linear(model: str, modules: str) -> Group:
 
 
 def compiled_encoder(model: str, modules: str) -> Group:
-    """`<model>.compile.encoder`, with the options of `torch.compile`. Each layer is a graph; the
-    fused attention must be there first, since the published one breaks graphs."""
+    """`<model>.compile.encoder`. Each layer is a graph; the fused attention must be there first,
+    since the published one breaks graphs."""
     return group(
         f"{model}.compile.encoder",
         wrap(f"{modules}.encoder.BEVFormerLayer.forward", COMPILED),
         depends_on=(f"{model}.sca", f"{model}.tsa"),
+        options=CompileOptions,
     )
 
 
 def compiled_decoder(model: str, modules: str) -> Group:
-    """`<model>.compile.decoder`, with the options of `torch.compile`."""
+    """`<model>.compile.decoder`."""
     return group(
         f"{model}.compile.decoder",
         wrap(f"{modules}.decoder.DetectionTransformerDecoder.forward", COMPILED),
         depends_on=(f"{model}.decoder_attention",),
+        options=CompileOptions,
     )
 
 
