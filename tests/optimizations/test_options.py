@@ -2,6 +2,8 @@
 
 import pytest
 
+from turbo_physai.config import OptimizationConfigCatalog, load
+from turbo_physai.config.selection import packaged
 from turbo_physai.declarations.options import resolve
 from turbo_physai.optimizations.bevformer.options import (
     DataOptions,
@@ -10,6 +12,9 @@ from turbo_physai.optimizations.bevformer.options import (
 )
 from turbo_physai.optimizations.mmcv.options import CheckpointOptions
 from turbo_physai.optimizations.options import CompileOptions
+from turbo_physai.plan import collect, prepare
+
+MODELS = ["bevformer", "maptr", "uniad", "vad"]
 
 
 @pytest.mark.parametrize(
@@ -37,3 +42,17 @@ def test_a_wrong_option_is_refused(schema, given, key, accepted):
     assert made is None
     assert fault.key == key
     assert accepted in fault.accepted
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_what_the_original_does_is_the_default(model):
+    """Where outputs differ: dropout that is compiled draws other numbers unless it is told not to,
+    and the published attention asks the first item of a batch."""
+    pytest.importorskip("turbo_physai.model_configs")
+    config = OptimizationConfigCatalog.packaged().resolve(load(packaged(model)))
+    groups = prepare(config, collect(config, None)).groups
+    name = "bevformer" if model == "maptr" else model
+    assert groups[f"{name}.sca"].options.visibility == "first_item"
+    for part in ("encoder", "decoder"):
+        options = groups[f"{name}.compile.{part}"].options
+        assert options.options == {"fallback_random": True}

@@ -6,6 +6,7 @@ import torch
 
 from turbo_physai.optimizations.bevformer import attention as fused
 from turbo_physai.optimizations.bevformer.options import SpatialCrossAttentionOptions
+from turbo_physai.report.facts import telling
 
 C, HEADS = 32, 4
 BATCHES = pytest.mark.parametrize("batch", [1, 2])
@@ -74,7 +75,7 @@ def test_spatial_cross_attention(spatial, same, batch, training, dropout, residu
     if residual:
         arguments["residual"] = needing_gradients(*arguments["query"].shape)
         inputs = (*inputs, arguments["residual"])
-    forward = fused_forward(module, visibility="first_item")
+    forward = fused_forward(module)
     same(module, lambda: module(**arguments), lambda: forward(module, **arguments), *inputs)
 
 
@@ -93,6 +94,32 @@ def test_each_item_may_be_seen_by_its_own_cameras(spatial):
         for name in ("reference_points_cam", "bev_mask"):
             alone[name] = arguments[name][:, item : item + 1]
         torch.testing.assert_close(together[item : item + 1], module(**alone), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("visibility", "batch"), [("first_item", 1), ("per_item", 2)])
+def test_nothing_is_warned_of_where_the_choice_makes_no_difference(spatial, visibility, batch):
+    assert warnings_of(spatial(), visibility, batch) == []
+
+
+def test_the_report_names_the_choice_when_a_batch_has_other_items(spatial):
+    (warning,) = warnings_of(spatial(), "first_item", batch=2)
+    assert "visibility: per_item" in warning
+
+
+def warnings_of(module, visibility, batch):
+    """What the report is told in two forwards."""
+    told = []
+
+    class Metrics:
+        def warn(self, text):
+            told.append(text)
+
+    with telling(Metrics()):
+        forward = fused_forward(module, visibility=visibility)
+    arguments, _ = spatial_inputs(batch)
+    for _ in range(2):
+        forward(module, **arguments)
+    return told
 
 
 def test_a_camera_that_sees_nothing(spatial, same):

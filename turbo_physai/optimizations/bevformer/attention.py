@@ -7,7 +7,8 @@ calls that holds; the others go to the original.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import Tensor
@@ -18,11 +19,17 @@ from turbo_physai.kernels import (
     supports_head_dim,
     temporal_self_attention,
 )
+from turbo_physai.report import facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from turbo_physai.optimizations.bevformer.options import SpatialCrossAttentionOptions
+
+OTHER_ITEMS: Final = (
+    "batches of two or more items: the cameras that see a query are those of the first item, as "
+    "published; the option 'visibility: per_item' asks each item"
+)
 
 
 def spatial_cross_attention_forward(
@@ -34,7 +41,8 @@ def spatial_cross_attention_forward(
         original: the method.
         options: whose cameras see a query; it makes a difference for batches of two and more.
     """
-    first_item = options.visibility == "first_item"
+    first_item, report = options.visibility == "first_item", facts()
+    warn_once = cache(lambda: report.warn(OTHER_ITEMS))
 
     def forward(
         self: Any,
@@ -59,6 +67,8 @@ def spatial_cross_attention_forward(
             query = query + query_pos
         attention = self.deformable_attention
         batch, length, _ = query.shape
+        if first_item and batch > 1 and not torch.compiler.is_compiling():
+            warn_once()
         cameras, keys, _, _ = value.shape
         bags = (batch, length, attention.num_heads)
         samples = (attention.num_levels, attention.num_points)

@@ -15,7 +15,7 @@ class SpatialCrossAttentionOptions:
     """Of `<model>.sca`."""
 
     visibility: Literal["first_item", "per_item"] = option(
-        "per_item",
+        "first_item",
         help="whose cameras see a query, in a batch: the first item's for all (as published), or "
         "each item's own",
     )
