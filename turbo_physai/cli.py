@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from turbo_physai.config import OptimizationConfigCatalog, load, select
+from turbo_physai.errors import Fault, OptimizationConfigError
 from turbo_physai.launch import options as given
 from turbo_physai.launch.activation import program_folders
 from turbo_physai.launch.checks import CONFIG_ERROR, require
@@ -127,14 +128,44 @@ def generate(
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write it here, not to the terminal.")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
 ) -> None:
-    """Make a config that trusts the code of a checkout, and no other, from a recipe."""
+    """Make a config that trusts the code of a checkout, and no other, from a recipe. The modules
+    that the recipe names are looked for in DIR, beside the recipe, in the working directory, and
+    where python looks."""
     made: list[str] = []
-    require(lambda: made.append(trust.generate(recipe.absolute(), checkout.absolute())))
+
+    def make() -> None:
+        _refuse_overwriting(output, recipe, force=force)
+        with program_folders(str(recipe.absolute().parent)):
+            made.append(trust.generate(recipe.absolute(), checkout.absolute()))
+
+    require(make)
     if output is None:
         print(made[0], end="")
     else:
-        output.write_text(made[0], encoding="utf-8")
+        require(lambda: _write(output, made[0], force=force))
+
+
+def _refuse_overwriting(output: Path | None, recipe: Path, *, force: bool) -> None:
+    if output is None or not output.exists():
+        return
+    if recipe.exists() and output.samefile(recipe):
+        fault = Fault("--output", f"{output}, the recipe itself", "another file")
+    elif not force:
+        fault = Fault("--output", f"{output}, which exists", "a new file, or --force to replace it")
+    else:
+        return
+    raise OptimizationConfigError(fault)
+
+
+def _write(output: Path, text: str, *, force: bool) -> None:
+    try:
+        with output.open("w" if force else "x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        found = f"{output}: {error.strerror}"
+        raise OptimizationConfigError(Fault("--output", found, "a file to write")) from error
 
 
 @optimization.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import Any
@@ -32,12 +33,20 @@ def collect(config: OptimizationConfig, registry: Registry | None) -> Registry:
             for declared in import_module(name).GROUPS:
                 known.add(declared)
         except Exception as error:
-            found = f"{name!r}, which fails: {type(error).__name__}: {error}"
+            found = f"{name!r}, which fails: {type(error).__name__}: {error}{_searched(error)}"
             accepted = "an importable module with a tuple GROUPS of Groups"
             faults.append(Fault(str(config.path), found, accepted, f"optimization_modules[{i}]"))
     if faults:
         raise OptimizationConfigError(*faults)
     return known
+
+
+def _searched(error: Exception) -> str:
+    """Where a module that was not found was looked for."""
+    if not isinstance(error, ModuleNotFoundError):
+        return ""
+    folders = dict.fromkeys(folder or "the working directory" for folder in sys.path)
+    return f" (looked in {', '.join(folders)})"
 
 
 def prepare(
