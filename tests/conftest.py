@@ -68,18 +68,28 @@ class Project:
                     init.touch()
         return self
 
-    def declare(self, declarations: str, config: str = "", **entries: str) -> Project:
+    def declare(
+        self, declarations: str, config: str = "", options: str = "", **entries: str
+    ) -> Project:
         """Writes a module that declares Groups and a config that lists all of them.
 
         Args:
             declarations: expressions that make Groups, with commas between them.
             config: more top-level YAML.
+            options: the body of a class `Options` for the declarations to name, or an import of
+                that name.
             entries: per Group id (with ``_`` for ``.``), more YAML of its entry.
         """
         source = f"from turbo_physai import *\nGROUPS = (\n{textwrap.dedent(declarations)},\n)\n"
+        if options.startswith("from "):
+            source = f"{options}\n{source}"
+        elif options:
+            body = textwrap.indent(textwrap.dedent(options), "    ")
+            head = "import attrs\nfrom typing import *\nfrom turbo_physai import option\n"
+            source = f"{head}@attrs.frozen\nclass Options:\n{body}\n{source}"
         self.write({"declared.py": source})
         namespace: dict[str, object] = {}
-        exec(source, namespace)
+        exec(compile(source, "declared.py", "exec", dont_inherit=True), namespace)
         lines = [
             "schema_version: turbophysai/optimization-config/v1",
             "kind: OptimizationConfig",

@@ -10,11 +10,15 @@ from typing import Annotated
 
 import typer
 
+from turbo_physai.config import OptimizationConfigCatalog, load, select
+from turbo_physai.errors import Fault, OptimizationConfigError
 from turbo_physai.launch import options as given
+from turbo_physai.launch.activation import program_folders
 from turbo_physai.launch.checks import CONFIG_ERROR, require
 from turbo_physai.launch.command import become
 from turbo_physai.launch.runtime import Runtime
-from turbo_physai.plan import trust
+from turbo_physai.plan import collect, prepare, trust
+from turbo_physai.plan.options import as_tables
 from turbo_physai.report.merge import NoReportsError, merge
 from turbo_physai.report.show import as_markdown, as_text
 
@@ -27,7 +31,9 @@ app = typer.Typer(
 )
 report = typer.Typer(no_args_is_help=True, help="Look at what a run has done.")
 app.add_typer(report, name="report")
-optimization = typer.Typer(no_args_is_help=True, help="Make OptimizationConfigs.")
+optimization = typer.Typer(
+    no_args_is_help=True, help="Make OptimizationConfigs, and see their options."
+)
 app.add_typer(optimization, name="optimization")
 
 
@@ -54,7 +60,7 @@ def run(
 ) -> None:
     """Become a command, every Python process of which swaps the slow parts of its model for fast
     ones as they are imported."""
-    options = given.Options(
+    shared = given.Options(
         model=model,
         optimization_config=optimization_config,
         force_groups=tuple(force_group or ()),
@@ -73,7 +79,7 @@ def run(
         rank_affinity=tuple(set_rank_affinity or ()),
         rank_numa=tuple(set_rank_numa or ()),
     )
-    become(command, options, runtime)
+    become(command, shared, runtime)
 
 
 class Format(str, Enum):
@@ -113,11 +119,6 @@ def show(
     sys.exit(0 if merged.is_complete else 1)
 
 
-@optimization.callback()
-def _optimization() -> None:
-    """Keeps `generate` a name of its own as long as it is the only one."""
-
-
 @optimization.command()
 def generate(
     recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A config without trust.")],
@@ -127,14 +128,60 @@ def generate(
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write it here, not to the terminal.")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
 ) -> None:
-    """Make a config that trusts the code of a checkout, and no other, from a recipe."""
+    """Make a config that trusts the code of a checkout, and no other, from a recipe. The modules
+    that the recipe names are looked for in DIR, beside the recipe, in the working directory, and
+    where python looks."""
     made: list[str] = []
-    require(lambda: made.append(trust.generate(recipe.absolute(), checkout.absolute())))
+
+    def make() -> None:
+        _refuse_overwriting(output, recipe, force=force)
+        with program_folders(str(recipe.absolute().parent)):
+            made.append(trust.generate(recipe.absolute(), checkout.absolute()))
+
+    require(make)
     if output is None:
         print(made[0], end="")
     else:
-        output.write_text(made[0], encoding="utf-8")
+        require(lambda: _write(output, made[0], force=force))
+
+
+def _refuse_overwriting(output: Path | None, recipe: Path, *, force: bool) -> None:
+    if output is None or not output.exists():
+        return
+    if recipe.exists() and output.samefile(recipe):
+        fault = Fault("--output", f"{output}, the recipe itself", "another file")
+    elif not force:
+        fault = Fault("--output", f"{output}, which exists", "a new file, or --force to replace it")
+    else:
+        return
+    raise OptimizationConfigError(fault)
+
+
+def _write(output: Path, text: str, *, force: bool) -> None:
+    try:
+        with output.open("w" if force else "x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        found = f"{output}: {error.strerror}"
+        raise OptimizationConfigError(Fault("--output", found, "a file to write")) from error
+
+
+@optimization.command()
+def options(
+    model: given.Model = None, optimization_config: given.OptimizationConfigFile = None
+) -> None:
+    """Show the options of each Group: type, default, value in a config, and what it is for."""
+
+    def show() -> None:
+        path = select(optimization_config, model)
+        config = OptimizationConfigCatalog.packaged().resolve(load(path))
+        with program_folders(str(path.parent)):
+            prepared = prepare(config, collect(config, None))
+        print(as_tables(prepared.groups.values()))
+
+    require(show)
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from turbo_physai.report import OptimizationReport
 
@@ -76,3 +76,12 @@ class OptimizationRollbackError(TurboPhysAIError):
     def __init__(self, message: str, report: OptimizationReport | None = None) -> None:
         self.report = report
         super().__init__(message)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """``; did you mean 'factor'?`` with the nearest of the `known` names; empty if none is near."""
+    from difflib import get_close_matches  # wanted where something is wrong, and slow to import
+
+    by_lower = {each.lower(): each for each in known}
+    near = get_close_matches(name.lower(), by_lower, n=1)
+    return f"; did you mean {by_lower[near[0]]!r}?" if near else ""

@@ -80,10 +80,10 @@ def build(name: str, shape: Shape, device: str, *, compile_layers: bool = False)
         from projects.mmdet3d_plugin.bevformer.modules.encoder import BEVFormerLayer
 
         from turbo_physai.optimizations.compiled import compiled
+        from turbo_physai.optimizations.options import CompileOptions
 
-        BEVFormerLayer.forward = compiled(
-            BEVFormerLayer.forward, {"options": {"fallback_random": True}}
-        )
+        options = CompileOptions(options={"fallback_random": True})
+        BEVFormerLayer.forward = compiled(BEVFormerLayer.forward, options)
     train.IMAGE_SCALE = shape.image_scale
     torch.manual_seed(0)
     sample = train.load_sample("synthetic", 0, device)

@@ -50,3 +50,12 @@ def test_the_guide_names_every_declaration():
     for name in (*declared, "CompatibilityContext", "CompatibilityResult"):
         assert hasattr(turbo_physai, name)
         assert name in GUIDE
+
+
+def test_a_misspelt_option_is_refused_as_shown(guide):
+    (shown,) = re.findall(r"```text\n(.*?)```", GUIDE, re.DOTALL)
+    config = guide.path / "optimization.yaml"
+    config.write_text(config.read_text().replace("factor", "facter"))
+    run = ["-m", "turbo_physai.run", "--optimization-config", "optimization.yaml", "train.py"]
+    done = guide.python(*run, code=2)
+    assert done.stderr == f"turbo_physai: {guide.path}/{shown}"

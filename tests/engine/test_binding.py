@@ -123,14 +123,15 @@ def test_a_factory_gets_the_original_and_the_options_of_its_group(project):
             "fast.py": """
                 def twice(original, options):
                     def function(x):
-                        return [original(x)] * options["times"]
+                        return [original(x)] * options.times
                     return function
             """,
         }
     )
     project.declare(
         "group('g', wrap('model.ops.function', 'fast.twice'), "
-        "wrap('model.ops.Model.static', 'fast.twice'))",
+        "wrap('model.ops.Model.static', 'fast.twice'), options=Options)",
+        options="times: int = 1",
         g="options: {times: 2}",
     )
     project.run("""

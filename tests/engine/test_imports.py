@@ -256,14 +256,15 @@ VERSIONED = {
     "other.py": "import lib\nseen = lib.version\n",
     "ours.py": """
         def older(version, options):
-            return options.get('instead', '1.7.0') if version == '1.7.2' else version
+            return options.instead if version == '1.7.2' else version
     """,
 }
-HOLD = "group('g', during_import('strict', 'lib.version', 'ours.older'))"
+HOLD = "group('g', during_import('strict', 'lib.version', 'ours.older'), options=Options)"
+INSTEAD = "instead: str = '1.7.0'"
 
 
 def test_during_import_shows_a_module_another_value_while_it_is_imported(project):
-    project.write(VERSIONED).declare(HOLD)
+    project.write(VERSIONED).declare(HOLD, options=INSTEAD)
     project.run("""
         report = apply()
         import strict, other, lib
@@ -275,7 +276,7 @@ def test_during_import_shows_a_module_another_value_while_it_is_imported(project
 
 
 def test_during_import_says_when_it_was_not_needed(project):
-    project.write(VERSIONED | {"lib.py": "version = '1.7.0'\n"}).declare(HOLD)
+    project.write(VERSIONED | {"lib.py": "version = '1.7.0'\n"}).declare(HOLD, options=INSTEAD)
     project.run("""
         report = apply()
         import strict
@@ -287,7 +288,7 @@ def test_during_import_says_when_it_was_not_needed(project):
 @pytest.mark.parametrize("breaks", ["strict.py", "ours.py"])
 def test_during_import_leaves_the_original_behind_when_something_fails(project, breaks):
     """The module itself, or the factory; the import's own error comes through."""
-    project.write(VERSIONED).declare(HOLD, g="options: {instead: '1.6'}")
+    project.write(VERSIONED).declare(HOLD, options=INSTEAD, g="options: {instead: '1.6'}")
     if breaks == "ours.py":
         project.write({"ours.py": "raise OSError('no driver')\n"})
     seen, ends = ("1.6", "pending") if breaks == "strict.py" else ("1.7.2", "rolled_back")
@@ -321,11 +322,14 @@ def test_what_lasts_for_an_import_ends_with_it_even_if_its_group_has_ended_befor
             "broken.py": "",
         }
     )
-    project.declare("""
+    project.declare(
+        """
         group('g', during_import('strict', 'lib.version', 'ours.older'),
                    registry_override('strict', 'registry.HELD', ['A']),
-                   inject('broken', 'name', 'ours.missing'))
-    """)
+                   inject('broken', 'name', 'ours.missing'), options=Options)
+        """,
+        options=INSTEAD,
+    )
     project.run("""
         report = apply()
         import strict, lib, registry

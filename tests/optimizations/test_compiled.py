@@ -25,7 +25,11 @@ MODEL = {
                 return self.dropout(x)
         """,
 }
-GROUP = "group('g', wrap('model.Layer.forward', 'turbo_physai.optimizations.compiled:compiled'))"
+GROUP = """
+    group('g', wrap('model.Layer.forward', 'turbo_physai.optimizations.compiled:compiled'),
+          options=Options)
+"""
+OPTIONS = "from turbo_physai.optimizations.options import CompileOptions as Options"
 
 
 @pytest.fixture
@@ -34,7 +38,7 @@ def compiling(project):
     Group."""
 
     def run(script, options="backend: aot_eager", before=""):
-        project.write(MODEL).declare(GROUP, g=f"options: {{{options}}}")
+        project.write(MODEL).declare(GROUP, options=OPTIONS, g=f"options: {{{options}}}")
         start = "report = apply()\nimport torch\n"
         ready = "\nfrom model import Layer\nx = torch.randn(2, 4)\n"
         done = project.script(start + dedent(before) + ready + dedent(script))
@@ -144,20 +148,10 @@ def test_what_the_model_raises_is_the_models(compiling):
     assert "fallback" not in facts(group)
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ("speed: 2", "option 'speed': accepted are mode, dynamic, backend, fullgraph, options"),
-        ("fullgraph: 1", "option 'fullgraph': accepted is bool, found 1"),
-        ("mode: 3", "option 'mode': accepted is str or null, found 3"),
-        ("backend: nowhere", "nowhere"),
-        ("mode: default, options: {}", "mode"),
-    ],
-)
-def test_a_wrong_option_ends_the_group_and_not_the_model(compiling, options, said):
-    done, group = compiling("print(Layer()(x).shape)", options)
-    assert group["state"] == "blocked" or group["state"] == "rolled_back"
-    assert said in group["reason"]
+def test_what_torch_refuses_ends_the_group_and_not_the_model(compiling):
+    done, group = compiling("print(Layer()(x).shape)", "backend: nowhere")
+    assert group["state"] == "rolled_back"
+    assert "nowhere" in group["reason"]
     assert done.stdout == "torch.Size([2, 4])\n"
 
 

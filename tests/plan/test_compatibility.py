@@ -14,8 +14,9 @@ def model(project):
     return project.declare(
         """
         group('g', replace('model.one.f', 'fast.f'), replace('model.two.f', 'fast.f'),
-              compatibility_check='checks:fits')
+              compatibility_check='checks:fits', options=Options)
         """,
+        options="size: int = 1; factor: float = 2",
         g="options: {size: 3}",
     )
 
@@ -32,7 +33,7 @@ def test_the_context_tells_options_packages_backend_and_git_state(model):
                 from turbo_physai import CompatibilityResult
                 def fits(context):
                     repository = context.repository
-                    print(context.group_id, dict(context.options), context.backend)
+                    print(context.group_id, context.options, context.backend)
                     print(context.version("pytest") is not None, context.version("no-such-package"))
                     print(len(repository.commit), repository.is_dirty, repository.folder)
                     print(repository.is_clone_of("Owner/model"), repository.is_clone_of("a/model"))
@@ -46,7 +47,7 @@ def test_the_context_tells_options_packages_backend_and_git_state(model):
     git(model.path, "commit", "-q", "-m", "first")
     script = "prepared = check()\nassert prepared.groups['g'].decision == 'apply'\n"
     first, packages, state, clone = model.run(script, CUDA_VISIBLE_DEVICES="").splitlines()
-    assert first == "g {'size': 3} cpu"
+    assert first == "g Options(size=3, factor=2.0) cpu"
     assert packages == "True None"
     assert state == f"40 False {model.path.resolve()}"
     assert clone == "True False"

@@ -15,7 +15,10 @@ def declare(id_, *depends_on, target=None):
 
 def config(*entries, **fields):
     entries = [
-        e if isinstance(e, GroupEntry) else GroupEntry(e, place=("o.yaml", 7)) for e in entries
+        e
+        if isinstance(e, GroupEntry)
+        else GroupEntry(e, places={"": ("o.yaml", 7, f"optimization_groups[{i}]")})
+        for i, e in enumerate(entries)
     ]
     return OptimizationConfig(Path("o.yaml"), "test", "1", groups=tuple(entries), **fields)
 

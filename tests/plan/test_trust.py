@@ -2,7 +2,9 @@
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
+import attrs
 import pytest
 
 from turbo_physai import OptimizationConfigError, Registry, group, inject, replace
@@ -19,7 +21,14 @@ optimization_groups:
   - id: g
     options: {a: [1, two, null]}
 """
-REGISTRY = Registry([group("g", replace("tp_model.ops.f", "fast.f"))])
+
+
+@attrs.frozen
+class Options:
+    a: list[Any] = attrs.Factory(list)
+
+
+REGISTRY = Registry([group("g", replace("tp_model.ops.f", "fast.f"), options=Options)])
 
 
 @pytest.fixture
@@ -53,7 +62,7 @@ def test_what_is_made_is_a_config_with_both_hashes_of_every_target(checkout):
 
 
 def test_an_entry_of_a_group_that_changes_imports_stays_without_hashes(checkout):
-    registry = Registry([group("g", inject("tp_model.ops", "name", "fast.f"))])
+    registry = Registry([group("g", inject("tp_model.ops", "name", "fast.f"), options=Options)])
     assert "trust" not in generate(checkout / "recipe.yaml", checkout, registry)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import attrs
+import yaml
 
 from turbo_physai.config.yaml_reader import Reader
 from turbo_physai.errors import Fault
@@ -13,14 +14,15 @@ from turbo_physai.errors import Fault
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import yaml
-
 SCHEMA: Final = "turbophysai/optimization-config/v1"
 KIND: Final = "OptimizationConfig"
 
 BACKENDS: Final = ("cpu", "cuda")
 
 Hashes = Mapping[str, tuple[str, ...]]
+
+# A file, a line in it, and the key of the Group's entry there.
+Place = tuple[str, int | None, str]
 
 T = TypeVar("T", bound=attrs.AttrsInstance)
 
@@ -52,16 +54,17 @@ class GroupEntry:
     Attributes:
         id: id of a Group in the Registry.
         enabled: whether it is to be applied; by default true.
-        options: handed to the wrapper factories and checks of the Group; by default empty.
+        options: the values it states, as YAML holds them; by default none.
         trust: the code it was validated on; by default none.
-        place: file and line of the entry, for messages.
+        places: where its parts are stated, for messages, by their path inside the entry, such as
+            ``options.factor``; the empty path is the entry itself.
     """
 
     id: str
     enabled: bool | None = None
     options: Mapping[str, Any] | None = None
     trust: Trust | None = None
-    place: tuple[str, int] = attrs.field(default=("", 0), eq=False)
+    places: Mapping[str, Place] = attrs.field(factory=dict, eq=False)
 
     @property
     def is_enabled(self) -> bool:
@@ -69,7 +72,19 @@ class GroupEntry:
 
     def over(self, inherited: GroupEntry | None) -> GroupEntry:
         """This entry, with what it leaves open taken from the one it extends."""
-        return self if inherited is None else _over(self, inherited)
+        if inherited is None:
+            return self
+        # What is stated in both has the place of its own statement.
+        return attrs.evolve(_over(self, inherited), places={**inherited.places, **self.places})
+
+    def fault(self, path: str, found: str, accepted: str) -> Fault:
+        """A Fault at `path` inside the entry, in the line of the nearest part whose place is
+        known."""
+        known = path
+        while known and known not in self.places:
+            known = known[: max(known.rfind("."), known.rfind("["), 0)]
+        file, line, entry = self.places.get(known, ("", None, ""))
+        return Fault(file, found, accepted, f"{entry}.{path}", line)
 
 
 @attrs.frozen
@@ -210,7 +225,22 @@ def _group(reader: Reader, node: yaml.Node, key: str) -> GroupEntry | None:
     )
     if values is None or values.get("id") is None:
         return None
-    return GroupEntry(**values, place=(str(reader.file), node.start_mark.line + 1))
+    return GroupEntry(**values, places=_places(reader, node, key))
+
+
+def _places(reader: Reader, node: yaml.Node, key: str) -> dict[str, Place]:
+    """The places of an entry, of its fields, and of what these contain."""
+
+    def place(at: yaml.Node) -> Place:
+        return str(reader.file), at.start_mark.line + 1, key
+
+    places = {"": place(node)}
+    for name, child in node.value:
+        places[f"{name.value}"] = place(name)
+        if isinstance(child, yaml.MappingNode):
+            for inner, _ in child.value:
+                places[f"{name.value}.{inner.value}"] = place(inner)
+    return places
 
 
 def _trust(reader: Reader, node: yaml.Node, key: str) -> Trust | None:
@@ -236,11 +266,9 @@ def _trust(reader: Reader, node: yaml.Node, key: str) -> Trust | None:
 
 
 def _ids_once(reader: Reader, entries: tuple[GroupEntry, ...]) -> None:
-    lines: dict[str, int] = {}
-    for i, entry in enumerate(entries):
-        file, line = entry.place
-        first = lines.setdefault(entry.id, line)
-        if first != line:
-            found = f"{entry.id!r} again, the first in line {first}"
-            key = f"optimization_groups[{i}].id"
-            reader.faults.append(Fault(file, found, "each Group once", key, line))
+    firsts: dict[str, GroupEntry] = {}
+    for entry in entries:
+        first = firsts.setdefault(entry.id, entry)
+        if first is not entry:
+            found = f"{entry.id!r} again, the first in line {first.places['id'][1]}"
+            reader.faults.append(entry.fault("id", found, "each Group once"))

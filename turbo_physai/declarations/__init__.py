@@ -16,6 +16,7 @@ from turbo_physai.declarations.imports import (
     registry_override,
     replace_import,
 )
+from turbo_physai.declarations.options import NoOptions, option
 from turbo_physai.declarations.registry import Registry
 from turbo_physai.declarations.replacement import Replacement, replace, wrap
 
@@ -26,6 +27,7 @@ __all__ = [
     "ImportDeclaration",
     "Inject",
     "Member",
+    "NoOptions",
     "OptionalImport",
     "Registry",
     "RegistryOverride",
@@ -35,6 +37,7 @@ __all__ = [
     "group",
     "import_alias",
     "inject",
+    "option",
     "optional_import",
     "registry_override",
     "replace",

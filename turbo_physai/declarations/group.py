@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from turbo_physai.declarations.imports import ImportDeclaration, ReplaceImport
 from turbo_physai.declarations.names import ObjectPath, object_path, overlap, texts
+from turbo_physai.declarations.options import NoOptions, options_of
 from turbo_physai.declarations.replacement import Replacement
 
 if TYPE_CHECKING:
@@ -30,12 +31,14 @@ class Group:
         members: its Replacements, or its import-compatibility declarations; never both.
         depends_on: ids of Groups that must be applied before this one binds.
         compatibility_check: path of ``check(context) -> CompatibilityResult``, run once.
+        options: the attrs class whose fields are its options.
     """
 
     id: str
     members: tuple[Member, ...]
     depends_on: tuple[str, ...] = ()
     compatibility_check: str | None = None
+    options: type[Any] = NoOptions
 
     @property
     def changes_imports(self) -> bool:
@@ -48,11 +51,23 @@ def group(
     *members: Member,
     depends_on: Sequence[str] = (),
     compatibility_check: str | None = None,
+    options: type[Any] = NoOptions,
 ) -> Group:
     """Declares a Group.
 
+    Args:
+        id: such as ``bevformer.msda``.
+        members: what `replace`, `wrap` and the import-compatibility declarations return.
+        depends_on: ids of Groups that must be applied before this one binds.
+        compatibility_check: path of ``check(context) -> CompatibilityResult``, run once.
+        options: a frozen attrs class, each field of which is an option: its name, its type (bool,
+            int, float, str, Literal, Any, ``tuple[T, ...]``, ``list[T]``, ``dict[str, T]`` and
+            unions), its default, and a help text; see `option`. Wrapper factories and checks get
+            an instance of it. By default there are no options.
+
     Raises:
-        TypeError: a member is no declaration, or `depends_on` is a plain text.
+        TypeError: a member is no declaration, `depends_on` is a plain text, or `options` is not
+            such a class.
         ValueError: the id is malformed, there are no members, the members mix Replacements with
             import-compatibility declarations, or two of them change the same path.
     """
@@ -78,4 +93,9 @@ def group(
             raise ValueError(f"Group {id}: replaces {one} and {other}, which contain one another")
     if compatibility_check is not None:
         object_path(compatibility_check, f"Group {id}: compatibility_check")
-    return Group(id, members, texts(depends_on, f"Group {id}: depends_on"), compatibility_check)
+    try:
+        options_of(options)
+    except TypeError as error:
+        raise TypeError(f"Group {id}: options: {error}") from None
+    needed = texts(depends_on, f"Group {id}: depends_on")
+    return Group(id, members, needed, compatibility_check, options)

@@ -74,7 +74,7 @@ def wrap(
     backend: str | None = None,
 ) -> Replacement:
     """Declares that ``factory(original, options)``, the factory being the object at `replacement`,
-    takes the place of the object at `target`. `options` is the Group's mapping from the config.
+    takes the place of the object at `target`. `options` is an instance of the Group's schema.
 
     Raises:
         TypeError, ValueError: a path is not a dotted name.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator
 from types import FunctionType
 from typing import Any
 
@@ -43,7 +43,7 @@ class Exchange:
         return held is self.new or held is inner(self.new)
 
 
-def make(declared: Replacement, slot: Slot, options: Mapping[str, Any]) -> Exchange:
+def make(declared: Replacement, slot: Slot, options: Any) -> Exchange:
     """The new object for a target. Imports the replacement's module and calls the factory, so no
     lock may be held.
 

@@ -313,9 +313,8 @@ class Engine:
         if not self._confirm(group, member, [site.path.text for site in due]):
             return
         if site is member.sites[0] and group.transaction.holds(slot) is None:
-            options = group.prepared.entry.options or {}
             with telling(ReportedFacts(self._report, group.execution, member.execution)):
-                exchange = binding.make(member.declared, slot, options)
+                exchange = binding.make(member.declared, slot, group.prepared.options)
             self._confirm(group, member, member.declared.uses)
         assert exchange is not None
         with self._report.lock:

@@ -29,8 +29,6 @@ from turbo_physai.engine.transaction import Change
 from turbo_physai.report import Origin
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from turbo_physai.engine.state import GroupBinding, ImportBinding
     from turbo_physai.engine.transaction import Transaction
 
@@ -160,7 +158,7 @@ def begin(group: GroupBinding, member: ImportBinding) -> None:
     if isinstance(member.declared, RegistryOverride):
         _free_names(member, member.declared)
     elif isinstance(member.declared, DuringImport):
-        _hold(member, member.declared, group.prepared.entry.options or {})
+        _hold(member, member.declared, group.prepared.options)
 
 
 def end(group: GroupBinding, member: ImportBinding) -> None:
@@ -199,7 +197,7 @@ def _settle_names(group: GroupBinding, member: ImportBinding, declared: Registry
     member.freed = {}
 
 
-def _hold(member: ImportBinding, declared: DuringImport, options: Mapping[str, Any]) -> None:
+def _hold(member: ImportBinding, declared: DuringImport, options: Any) -> None:
     slot = place(declared.target)
     original = slot.effective()
     instead = call(declared.factory)(original, options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,13 @@ class CompatibilityContext:
 
     Attributes:
         group_id: its id.
-        options: its options from the config.
+        options: its options, as an instance of its schema.
         backend: ``cuda`` or ``cpu``.
         repository: the git work tree that its first target lies in, or None.
     """
 
     group_id: str
-    options: Mapping[str, Any]
+    options: Any
     backend: str
     repository: Repository | None
 
@@ -69,7 +68,7 @@ class BackendResult:
         return self.name if self.fused else f"{self.name}, which is not fused: {self.reason}"
 
 
-def context(group_id: str, options: Mapping[str, Any], folder: Path | None) -> CompatibilityContext:
+def context(group_id: str, options: Any, folder: Path | None) -> CompatibilityContext:
     repository = None if folder is None else Repository.around(folder)
     return CompatibilityContext(group_id, options, backend(), repository)
 

@@ -1,10 +1,14 @@
 """A wrapper factory around `torch.compile`, for any function or method of a model.
 
-    wrap("model.layers.Layer.forward", "turbo_physai.optimizations.compiled:compiled")
+    group(
+        "model.compile",
+        wrap("model.layers.Layer.forward", "turbo_physai.optimizations.compiled:compiled"),
+        options=CompileOptions,
+    )
 
-Options of the Group, all of them `torch.compile`'s: `mode`, `dynamic`, `backend`, `fullgraph`,
-`options`. The report tells how many graphs were compiled, how often Dynamo broke off a graph and
-why, and how often it compiled again.
+Options of the Group, all of them `torch.compile`'s, are declared by
+`turbo_physai.optimizations.options.CompileOptions`. The report tells how many graphs were compiled,
+how often Dynamo broke off a graph and why, and how often it compiled again.
 """
 
 from __future__ import annotations
@@ -14,30 +18,23 @@ import logging
 from collections import Counter
 from functools import wraps
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import torch
 from torch._dynamo.utils import counters
 
-from turbo_physai.optimizations.options import refuse_unknown
 from turbo_physai.report import Facts, facts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
+
+    from turbo_physai.optimizations.options import CompileOptions
 
 logger = logging.getLogger("turbo_physai")
 
-_ACCEPTED: Final[dict[str, tuple[type, ...]]] = {
-    "mode": (str, type(None)),
-    "dynamic": (bool, type(None)),
-    "backend": (str,),
-    "fullgraph": (bool,),
-    "options": (dict, type(None)),
-}
 
-
-def compiled(original: Callable[..., Any], options: Mapping[str, Any]) -> Callable[..., Any]:
+def compiled(original: Callable[..., Any], options: CompileOptions) -> Callable[..., Any]:
     """`original`, compiled at its first call.
 
     What it does in training and in evaluation, with and without gradients, is compiled apart, so
@@ -47,17 +44,13 @@ def compiled(original: Callable[..., Any], options: Mapping[str, Any]) -> Callab
 
     Args:
         original: a function, or a method of a `torch.nn.Module`.
-        options: `mode`, `dynamic`, `backend`, `fullgraph` and `options`, as `torch.compile` has
-            them; all may be left out.
+        options: the arguments of `torch.compile`.
 
     Raises:
-        ValueError: an option that does not exist.
-        TypeError: an option of another type.
         Exception: what `torch.compile` says of the options' values; nothing is compiled yet.
     """
-    _check(options)
-    told = facts()
-    variants = {"train": _Variant("train", _compile(original, "train", options), told)}
+    told, arguments = facts(), attrs.asdict(options, recurse=False)
+    variants = {"train": _Variant("train", _compile(original, "train", arguments), told)}
     name = f"{original.__module__}.{original.__qualname__}"
     failed = False
 
@@ -70,7 +63,7 @@ def compiled(original: Callable[..., Any], options: Mapping[str, Any]) -> Callab
         state = _state(args)
         try:
             if state not in variants:
-                variants[state] = _Variant(state, _compile(original, state, options), told)
+                variants[state] = _Variant(state, _compile(original, state, arguments), told)
             return variants[state](*args, **kwargs)
         except Exception as error:
             if not _is_of_compiler(error):
@@ -83,14 +76,6 @@ def compiled(original: Callable[..., Any], options: Mapping[str, Any]) -> Callab
     return run
 
 
-def _check(options: Mapping[str, Any]) -> None:
-    refuse_unknown(options, _ACCEPTED)
-    for key, value in options.items():
-        if not isinstance(value, _ACCEPTED[key]):
-            names = " or ".join("null" if t is type(None) else t.__name__ for t in _ACCEPTED[key])
-            raise TypeError(f"option {key!r}: accepted is {names}, found {value!r}")
-
-
 def _state(args: tuple[Any, ...]) -> str:
     module = args[0] if args and isinstance(args[0], torch.nn.Module) else None
     state = "eval" if module is not None and not module.training else "train"
@@ -98,7 +83,7 @@ def _state(args: tuple[Any, ...]) -> str:
 
 
 def _compile(
-    original: Callable[..., Any], state: str, options: Mapping[str, Any]
+    original: Callable[..., Any], state: str, arguments: dict[str, Any]
 ) -> Callable[..., Any]:
     # Dynamo keeps what it compiled with the code object, and limits how often a code object is
     # compiled, so each state gets one of its own.
@@ -112,7 +97,7 @@ def _compile(
         )
         own.__kwdefaults__ = copy.copy(original.__kwdefaults__)
         original = own
-    made: Callable[..., Any] = torch.compile(original, **options)
+    made: Callable[..., Any] = torch.compile(original, **arguments)
     return made
 
 

@@ -1,21 +1,31 @@
-"""What wrapper factories say of options that do not exist."""
+"""Options that Groups of any model may have. Nothing heavy is imported here."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+import attrs
 
-
-def refuse_unknown(options: Iterable[str], accepted: Collection[str]) -> None:
-    """Raise a ValueError that names the first of the `options` which is not `accepted`."""
-    for key in options:
-        if key not in accepted:
-            raise ValueError(f"option {key!r}: {_told(accepted)}")
+from turbo_physai.declarations import option
 
 
-def _told(accepted: Collection[str]) -> str:
-    if not accepted:
-        return "there are none"
-    return f"accepted {'is' if len(accepted) == 1 else 'are'} {', '.join(accepted)}"
+def _instead_of_mode(instance: CompileOptions, attribute: object, value: Any) -> None:
+    if value is not None and instance.mode is not None:
+        raise ValueError("torch.compile takes either a mode or options")
+
+
+@attrs.frozen
+class CompileOptions:
+    """What `turbo_physai.optimizations.compiled:compiled` hands on to `torch.compile`."""
+
+    mode: str | None = option(None, help="a set of options by its name in torch.compile")
+    dynamic: bool | None = option(
+        None, help="whether shapes are symbols; null: as soon as one has changed"
+    )
+    backend: str = option("inductor", help="what compiles the graphs")
+    fullgraph: bool = option(
+        False, help="whether a function that is no single graph is left uncompiled"
+    )
+    options: dict[str, Any] | None = option(
+        None, help="options of the backend", validator=_instead_of_mode
+    )

@@ -66,7 +66,7 @@ def _folders(members: Sequence[Replacement], known: ModuleSpec | None) -> list[P
 def _ask(group: PreparedGroup, folder: Path | None) -> Check:
     path = group.declared.compatibility_check
     assert path is not None
-    told = compatibility.context(group.id, group.entry.options or {}, folder)
+    told = compatibility.context(group.id, group.options, folder)
     try:
         answer = pkgutil.resolve_name(path)(told)
     except Exception as error:

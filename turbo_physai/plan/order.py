@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
+
 from turbo_physai.errors import Fault, OptimizationConfigError
 
 if TYPE_CHECKING:
@@ -26,8 +28,8 @@ def in_order(entries: Sequence[GroupEntry], registry: Registry) -> list[GroupEnt
     faults: list[Fault] = []
 
     def fault(entry: GroupEntry, found: str, accepted: str) -> None:
-        file, line = entry.place
-        faults.append(Fault(file, found, accepted, f"depends_on of {entry.id}", line))
+        at = entry.fault("id", found, accepted)
+        faults.append(attrs.evolve(at, key=f"depends_on of {entry.id}"))
 
     def visit(entry: GroupEntry, above: tuple[str, ...]) -> None:
         declared = registry[entry.id]

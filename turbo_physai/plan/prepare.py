@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from importlib import import_module
+from typing import Any
 
 import attrs
 
 from turbo_physai.config import GroupEntry, OptimizationConfig
 from turbo_physai.declarations import Registry, ReplaceImport, Replacement
 from turbo_physai.declarations.names import ObjectPath, overlap
-from turbo_physai.errors import Fault, OptimizationConfigError
+from turbo_physai.declarations.options import resolve
+from turbo_physai.errors import Fault, OptimizationConfigError, did_you_mean
 from turbo_physai.evidence import surroundings
 from turbo_physai.plan.environment import snapshot
 from turbo_physai.plan.order import in_order
@@ -30,12 +33,20 @@ def collect(config: OptimizationConfig, registry: Registry | None) -> Registry:
             for declared in import_module(name).GROUPS:
                 known.add(declared)
         except Exception as error:
-            found = f"{name!r}, which fails: {type(error).__name__}: {error}"
+            found = f"{name!r}, which fails: {type(error).__name__}: {error}{_searched(error)}"
             accepted = "an importable module with a tuple GROUPS of Groups"
             faults.append(Fault(str(config.path), found, accepted, f"optimization_modules[{i}]"))
     if faults:
         raise OptimizationConfigError(*faults)
     return known
+
+
+def _searched(error: Exception) -> str:
+    """Where a module that was not found was looked for."""
+    if not isinstance(error, ModuleNotFoundError):
+        return ""
+    folders = dict.fromkeys(folder or "the working directory" for folder in sys.path)
+    return f" (looked in {', '.join(folders)})"
 
 
 def prepare(
@@ -53,15 +64,21 @@ def prepare(
         off: why no Group is to be applied at all; empty if they are.
 
     Raises:
-        OptimizationConfigError: the config lists a Group that nobody declares; `force` or `disable`
-            hold an id that is not in it, or the same one; a dependency is missing or circular.
+        OptimizationConfigError: the config lists a Group that nobody declares, or an option that
+            its Group does not have or cannot take; `force` or `disable` hold an id that is not in
+            it, or the same one; a dependency is missing or circular.
     """
-    _refuse_unknown(config.groups, registry)
-    _refuse_wrong_ids(config.groups, force, disable)
+    options, faults = _options(config.groups, registry)
+    faults += _unknown_ids(config.groups, registry)
+    faults += _unknown_targets(config.groups, registry)
+    faults += _wrong_ids(config.groups, force, disable)
+    if faults:
+        raise OptimizationConfigError(*faults)
     groups = {
         entry.id: PreparedGroup(
             registry[entry.id],
             entry,
+            options[entry.id],
             forced=entry.id in force,
             unwanted=off or _unwanted(entry, disable),
         )
@@ -106,48 +123,54 @@ def _conflicts(groups: Iterable[PreparedGroup]) -> tuple[Conflict, ...]:
     return tuple(conflicts)
 
 
-def _refuse_unknown(entries: Sequence[GroupEntry], registry: Registry) -> None:
+def _options(
+    entries: Sequence[GroupEntry], registry: Registry
+) -> tuple[dict[str, Any], list[Fault]]:
+    """The options of each Group, enabled or not, as an instance of its schema."""
+    resolved, faults = {}, []
+    for entry in entries:
+        if entry.id not in registry:
+            continue
+        resolved[entry.id], wrong = resolve(registry[entry.id].options, entry.options or {})
+        for each in wrong:
+            path = f"options.{each.key}" if each.key else "options"
+            faults.append(entry.fault(path, each.found, each.accepted))
+    return resolved, faults
+
+
+def _unknown_ids(entries: Sequence[GroupEntry], registry: Registry) -> list[Fault]:
     accepted = f"a declared Group: {', '.join(registry.ids) or 'none is declared'}"
-    faults = [
-        Fault(
-            entry.place[0], repr(entry.id), accepted, f"optimization_groups[{i}].id", entry.place[1]
-        )
-        for i, entry in enumerate(entries)
+    return [
+        entry.fault("id", repr(entry.id), accepted + did_you_mean(entry.id, registry.ids))
+        for entry in entries
         if entry.id not in registry
     ]
-    for i, entry in enumerate(entries):
-        faults += _unknown_targets(entry, f"optimization_groups[{i}].trust", registry)
-    if faults:
-        raise OptimizationConfigError(*faults)
 
 
-def _unknown_targets(entry: GroupEntry, key: str, registry: Registry) -> list[Fault]:
+def _unknown_targets(entries: Sequence[GroupEntry], registry: Registry) -> list[Fault]:
     """A hash of a target that the Group does not have would protect nothing, unnoticed."""
-    if entry.id not in registry or entry.trust is None:
-        return []
-    targets = [m.target for m in registry[entry.id].members if isinstance(m, Replacement)]
-    stated = attrs.asdict(entry.trust)
-    return [
-        Fault(
-            entry.place[0],
-            repr(target),
-            f"a target of the Group: {', '.join(targets)}",
-            f"{key}.{kind}",
-            entry.place[1],
-        )
-        for kind, hashes in stated.items()
-        for target in hashes
-        if target not in targets
-    ]
+    faults = []
+    for entry in entries:
+        if entry.id not in registry or entry.trust is None:
+            continue
+        targets = [m.target for m in registry[entry.id].members if isinstance(m, Replacement)]
+        accepted = f"a target of the Group: {', '.join(targets)}"
+        faults += [
+            entry.fault(f"trust.{kind}", repr(target), accepted)
+            for kind, hashes in attrs.asdict(entry.trust).items()
+            for target in hashes
+            if target not in targets
+        ]
+    return faults
 
 
-def _refuse_wrong_ids(
+def _wrong_ids(
     entries: Sequence[GroupEntry], force: Sequence[str], disable: Sequence[str]
-) -> None:
+) -> list[Fault]:
     enabled = {entry.id: entry.is_enabled for entry in entries}
     listed = f"a Group of the config: {', '.join(enabled)}"
     faults = [
-        Fault(where, repr(id_), listed)
+        Fault(where, repr(id_), listed + did_you_mean(id_, enabled))
         for where, ids in (("force_groups", force), ("disable_groups", disable))
         for id_ in ids
         if id_ not in enabled
@@ -159,5 +182,4 @@ def _refuse_wrong_ids(
         elif enabled.get(id_) is False:
             found = f"{id_!r}, which is not enabled"
             faults.append(Fault("force_groups", found, "an enabled Group"))
-    if faults:
-        raise OptimizationConfigError(*faults)
+    return faults

@@ -49,6 +49,7 @@ class PreparedGroup:
     Attributes:
         declared: the Group.
         entry: what the config says of it.
+        options: an instance of its schema: what the entry states, and defaults.
         forced: whether its overridable failures are let through.
         unwanted: why it is not to be applied; empty if it is.
         checks: the evidence so far; completed as modules are found.
@@ -60,6 +61,7 @@ class PreparedGroup:
 
     declared: Group
     entry: GroupEntry
+    options: Any
     forced: bool = False
     unwanted: str = ""
     checks: list[Check] = attrs.field(factory=list)
@@ -91,7 +93,7 @@ class PreparedGroup:
             "reason": self.reason,
             "forced": self.forced,
             "depends_on": list(self.declared.depends_on),
-            "options": dict(self.entry.options or {}),
+            "options": attrs.asdict(self.options),
             "checks": [check.to_dict() for check in self.checks],
         }
 

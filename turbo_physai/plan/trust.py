@@ -9,13 +9,13 @@ from typing import Any
 import attrs
 import yaml
 
-from turbo_physai.config import load
+from turbo_physai.config import OptimizationConfigCatalog, load
 from turbo_physai.declarations import Registry, Replacement
 from turbo_physai.declarations.names import ObjectPath
 from turbo_physai.errors import Fault, OptimizationConfigError
 from turbo_physai.evidence import examine, hashes, surroundings
 from turbo_physai.evidence.definitions import Definition
-from turbo_physai.plan.prepare import collect
+from turbo_physai.plan.prepare import collect, prepare
 
 
 class _Dumper(yaml.SafeDumper):
@@ -29,7 +29,8 @@ class _Dumper(yaml.SafeDumper):
 
 
 def generate(recipe: Path, checkout: Path, registry: Registry | None = None) -> str:
-    """The text of the config that `recipe` becomes on the code in `checkout`.
+    """The text of the config that `recipe` becomes on the code in `checkout`; the same for the same
+    files.
 
     Args:
         recipe: an OptimizationConfig without trust. Where it states commits, the checkout has to be
@@ -41,8 +42,12 @@ def generate(recipe: Path, checkout: Path, registry: Registry | None = None) -> 
         OptimizationConfigError: the recipe is wrong, the checkout is not what it states, or a
             target cannot be found in it.
     """
-    config = load(recipe)
-    stated = config.compatibility
+    own = load(recipe)
+    config = OptimizationConfigCatalog.packaged().resolve(own)
+    if not checkout.is_dir():
+        found = "nothing" if not checkout.exists() else "a file"
+        raise OptimizationConfigError(Fault(str(checkout), found, "the folder of the model's code"))
+    stated = own.compatibility
     if stated.commits is not None:
         stated = attrs.evolve(stated, allow_dirty=False)
     faults = [
@@ -54,6 +59,7 @@ def generate(recipe: Path, checkout: Path, registry: Registry | None = None) -> 
     sys.path.insert(0, str(checkout))
     try:
         groups = collect(config, registry)
+        prepare(config, groups)
         for entry in document.get("optimization_groups", ()):
             targets = [m.target for m in groups[entry["id"]].members if isinstance(m, Replacement)]
             if targets:  # imports are let through for what they are called, not for their code

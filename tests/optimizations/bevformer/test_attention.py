@@ -5,6 +5,8 @@ import pytest
 import torch
 
 from turbo_physai.optimizations.bevformer import attention as fused
+from turbo_physai.optimizations.bevformer.options import SpatialCrossAttentionOptions
+from turbo_physai.report.facts import telling
 
 C, HEADS = 32, 4
 BATCHES = pytest.mark.parametrize("batch", [1, 2])
@@ -39,6 +41,12 @@ def spatial(disturbed):
     return make
 
 
+def fused_forward(module, **options):
+    return fused.spatial_cross_attention_forward(
+        type(module).forward, SpatialCrossAttentionOptions(**options)
+    )
+
+
 def spatial_inputs(batch, queries=15, cameras=3, heights=4, seen=0.2):
     sizes = levels((6, 9), (3, 5))
     value = needing_gradients(cameras, 69, batch, C)
@@ -67,15 +75,13 @@ def test_spatial_cross_attention(spatial, same, batch, training, dropout, residu
     if residual:
         arguments["residual"] = needing_gradients(*arguments["query"].shape)
         inputs = (*inputs, arguments["residual"])
-    forward = fused.spatial_cross_attention_forward(
-        type(module).forward, {"visibility": "first_item"}
-    )
+    forward = fused_forward(module)
     same(module, lambda: module(**arguments), lambda: forward(module, **arguments), *inputs)
 
 
-def test_by_default_each_item_is_seen_by_its_own_cameras(spatial):
+def test_each_item_may_be_seen_by_its_own_cameras(spatial):
     module = spatial().eval()
-    forward = fused.spatial_cross_attention_forward(type(module).forward, {})
+    forward = fused_forward(module, visibility="per_item")
     arguments, _ = spatial_inputs(batch=2)
     together = forward(module, **arguments)
     for item in range(2):
@@ -90,24 +96,38 @@ def test_by_default_each_item_is_seen_by_its_own_cameras(spatial):
         torch.testing.assert_close(together[item : item + 1], module(**alone), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(("visibility", "batch"), [("first_item", 1), ("per_item", 2)])
+def test_nothing_is_warned_of_where_the_choice_makes_no_difference(spatial, visibility, batch):
+    assert warnings_of(spatial(), visibility, batch) == []
+
+
+def test_the_report_names_the_choice_when_a_batch_has_other_items(spatial):
+    (warning,) = warnings_of(spatial(), "first_item", batch=2)
+    assert "visibility: per_item" in warning
+
+
+def warnings_of(module, visibility, batch):
+    """What the report is told in two forwards."""
+    told = []
+
+    class Metrics:
+        def warn(self, text):
+            told.append(text)
+
+    with telling(Metrics()):
+        forward = fused_forward(module, visibility=visibility)
+    arguments, _ = spatial_inputs(batch)
+    for _ in range(2):
+        forward(module, **arguments)
+    return told
+
+
 def test_a_camera_that_sees_nothing(spatial, same):
     module = spatial()
     arguments, inputs = spatial_inputs(batch=1)
     arguments["bev_mask"][1:] = False
-    forward = fused.spatial_cross_attention_forward(type(module).forward, {})
+    forward = fused_forward(module)
     same(module, lambda: module(**arguments), lambda: forward(module, **arguments), *inputs)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"visibility": "all"}, "accepted are per_item and first_item, found 'all'"),
-        ({"visible": "per_item"}, "option 'visible': accepted is visibility"),
-    ],
-)
-def test_a_wrong_option_of_spatial_cross_attention(options, said):
-    with pytest.raises(ValueError, match=said):
-        fused.spatial_cross_attention_forward(lambda: None, options)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import torch
 import yaml
 
 from turbo_physai.optimizations.bevformer import attention as fused
+from turbo_physai.optimizations.bevformer.options import SpatialCrossAttentionOptions
 
 pytestmark = pytest.mark.slow
 
@@ -66,7 +67,7 @@ def test_a_compiled_layer_gives_what_it_gives_uncompiled(monkeypatch, same):
     )
 
     spatial = spatial_cross_attention.SpatialCrossAttention
-    forward = fused.spatial_cross_attention_forward(spatial.forward, {})
+    forward = fused.spatial_cross_attention_forward(spatial.forward, SpatialCrossAttentionOptions())
     monkeypatch.setattr(spatial, "forward", forward)
     monkeypatch.setattr(TemporalSelfAttention, "forward", fused.temporal_self_attention_forward)
     inner = spatial_cross_attention.MSDeformableAttention3D(32, 4, num_levels=1)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from turbo_physai import NoOptions
 from turbo_physai.optimizations.bevformer import linear as replaced
 
 
@@ -22,7 +23,7 @@ def transformer(monkeypatch):
     def make(pays):
         monkeypatch.setattr(replaced, "onednn_pays", lambda: pays)
         monkeypatch.setattr(_matrix_product, "onednn_pays", lambda: pays)
-        made = replaced.initialize(original, {})
+        made = replaced.initialize(original, NoOptions())
         assert (made is original) is not pays
         monkeypatch.setattr(PerceptionTransformer, "__init__", made)
         config = ModelConfig(bev=20, embed_dims=64, encoder_layers=1, decoder_layers=1, queries=90)
@@ -67,8 +68,3 @@ def test_it_is_copied_and_pickled_as_any_layer(transformer):
     assert kinds(copy.deepcopy(made)) == kinds(made)
     layer = next(m for m in made.modules() if isinstance(m, replaced.Linear))
     assert type(pickle.loads(pickle.dumps(layer))) is replaced.Linear
-
-
-def test_it_has_no_options():
-    with pytest.raises(ValueError, match="option 'library': there are none"):
-        replaced.initialize(lambda: None, {"library": "MKL"})

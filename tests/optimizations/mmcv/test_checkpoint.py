@@ -95,14 +95,3 @@ def test_unless_it_is_trusted(use, project):
         LOAD + "\n    torch.load('file.pth')  # others are asked as before", code=1
     )
     assert "Weights only load failed" in done.stderr
-
-
-def test_an_unknown_option_is_refused(use, project):
-    save(project, META)
-    use("mmcv", "mmcv.load_checkpoint", options="{trust: true}").write(MMCV)
-    project.run("""
-        report = apply()
-        import mmcv.runner.checkpoint
-        assert state(report, "mmcv.load_checkpoint") == "rolled_back"
-        assert "option 'trust'" in report.execution["mmcv.load_checkpoint"].reason
-    """)

@@ -7,7 +7,8 @@ calls that holds; the others go to the original.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import Tensor
@@ -18,29 +19,30 @@ from turbo_physai.kernels import (
     supports_head_dim,
     temporal_self_attention,
 )
-from turbo_physai.optimizations.options import refuse_unknown
+from turbo_physai.report import facts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-VISIBILITY = ("per_item", "first_item")
+    from turbo_physai.optimizations.bevformer.options import SpatialCrossAttentionOptions
+
+OTHER_ITEMS: Final = (
+    "batches of two or more items: the cameras that see a query are those of the first item, as "
+    "published; the option 'visibility: per_item' asks each item"
+)
 
 
 def spatial_cross_attention_forward(
-    original: Callable[..., Tensor], options: Mapping[str, Any]
+    original: Callable[..., Tensor], options: SpatialCrossAttentionOptions
 ) -> Callable[..., Tensor]:
     """`SpatialCrossAttention.forward` and the `MSDeformableAttention3D.forward` inside it, in one.
 
     Args:
         original: the method.
-        options: `visibility`, which cameras see a query: "per_item" asks each item of the batch,
-            "first_item" asks the first one for all, as the official code does. They differ for
-            batches of two and more only.
-
-    Raises:
-        ValueError: an option that does not exist, or has another value.
+        options: whose cameras see a query; it makes a difference for batches of two and more.
     """
-    first_item = _sees_first_item(options)
+    first_item, report = options.visibility == "first_item", facts()
+    warn_once = cache(lambda: report.warn(OTHER_ITEMS))
 
     def forward(
         self: Any,
@@ -65,6 +67,8 @@ def spatial_cross_attention_forward(
             query = query + query_pos
         attention = self.deformable_attention
         batch, length, _ = query.shape
+        if first_item and batch > 1 and not torch.compiler.is_compiling():
+            warn_once()
         cameras, keys, _, _ = value.shape
         bags = (batch, length, attention.num_heads)
         samples = (attention.num_levels, attention.num_points)
@@ -84,16 +88,6 @@ def spatial_cross_attention_forward(
         return result
 
     return forward
-
-
-def _sees_first_item(options: Mapping[str, Any]) -> bool:
-    refuse_unknown(options, ("visibility",))
-    visibility = options.get("visibility", VISIBILITY[0])
-    if visibility not in VISIBILITY:
-        raise ValueError(
-            f"option 'visibility': accepted are {' and '.join(VISIBILITY)}, found {visibility!r}"
-        )
-    return bool(visibility == "first_item")
 
 
 def supports_spatial_cross_attention(

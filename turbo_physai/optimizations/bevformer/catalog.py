@@ -6,12 +6,14 @@ from typing import Final
 
 from turbo_physai.declarations import group, replace, wrap
 from turbo_physai.optimizations.bevformer.groups import (
+    BACKENDS,
     FACES,
     OURS,
     PLUGIN,
     attention_groups,
     linear,
 )
+from turbo_physai.optimizations.bevformer.options import DataOptions, TrainingOptions
 
 MODULES: Final = f"{PLUGIN}.bevformer.modules"
 
@@ -22,6 +24,7 @@ msda_pytorch = group(
         "mmcv.ops.multi_scale_deform_attn.multi_scale_deformable_attn_pytorch",
         f"{FACES}:multi_scale_deformable_attn_pytorch",
         runtime_condition=f"{OURS}.msda:supports_heads",
+        backend=f"{BACKENDS}:ms_deform_attn",
     ),
 )
 
@@ -32,6 +35,7 @@ dcn = group(
         replace(
             f"mmcv.ops.modulated_deform_conv.ModulatedDeformConv2dFunction.{method}",
             f"{FACES}:ModulatedDeformConv2dFunction.{method}",
+            backend=f"{BACKENDS}:modulated_deform_conv2d",
         )
         for method in ("forward", "backward")
     ),
@@ -43,11 +47,13 @@ training = group(
     wrap(
         f"{PLUGIN}.bevformer.detectors.bevformer.BEVFormer.__init__", f"{OURS}.training:initialize"
     ),
+    options=TrainingOptions,
 )
 
 data = group(
     "bevformer.data",
     wrap(f"{PLUGIN}.datasets.builder.build_dataloader", f"{OURS}.data:build_dataloader"),
+    options=DataOptions,
 )
 
 GROUPS = (

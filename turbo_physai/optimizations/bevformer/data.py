@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -10,31 +9,16 @@ import attrs
 import torch
 from torch.utils.data._utils.pin_memory import pin_memory
 
-from turbo_physai.optimizations.options import refuse_unknown
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
+
+    from turbo_physai.optimizations.bevformer.options import DataOptions
 
 
-def build_dataloader(
-    original: Callable[..., Any], options: Mapping[str, Any]
-) -> Callable[..., Any]:
-    """The plugin's `build_dataloader`, with settings that it leaves no way to make.
-
-    Args:
-        original: the function.
-        options: `start_method` of the worker processes ("fork", "spawn" or "forkserver"; Python's
-            own choice by default); `prefetch_factor`, batches that each worker holds ready (torch's
-            own choice by default); `pin_memory`, whether batches wait in memory that a GPU copies
-            from while it computes (by default where there is a GPU).
-
-    Raises:
-        ValueError: an option that does not exist, or has another value.
-    """
-    _check(options)
-    context = options.get("start_method")
-    ahead = options.get("prefetch_factor")
-    pinned = options.get("pin_memory")
+def build_dataloader(original: Callable[..., Any], options: DataOptions) -> Callable[..., Any]:
+    """The plugin's `build_dataloader`, with settings that it leaves no way to make. What the
+    caller states goes before the options."""
+    context, ahead, pinned = options.start_method, options.prefetch_factor, options.pin_memory
 
     @wraps(original)
     def build(
@@ -52,25 +36,6 @@ def build_dataloader(
         return loader
 
     return build
-
-
-def _check(options: Mapping[str, Any]) -> None:
-    accepted = {
-        "start_method": ("null", *multiprocessing.get_all_start_methods()),
-        "prefetch_factor": ("null", "a whole number from 1 up"),
-        "pin_memory": ("null", "true", "false"),
-    }
-    refuse_unknown(options, accepted)
-    for key, value in options.items():
-        right = {
-            "start_method": value in accepted["start_method"][1:],
-            "prefetch_factor": type(value) is int and value > 0,
-            "pin_memory": isinstance(value, bool),
-        }
-        if value is not None and not right[key]:
-            raise ValueError(
-                f"option {key!r}: accepted are {', '.join(accepted[key])}, found {value!r}"
-            )
 
 
 @attrs.frozen

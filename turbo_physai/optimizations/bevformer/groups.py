@@ -9,10 +9,13 @@ from __future__ import annotations
 from typing import Final
 
 from turbo_physai.declarations import Group, Replacement, group, replace, wrap
+from turbo_physai.optimizations.bevformer.options import SpatialCrossAttentionOptions
+from turbo_physai.optimizations.options import CompileOptions
 
 PLUGIN: Final = "projects.mmdet3d_plugin"
 OURS: Final = "turbo_physai.optimizations.bevformer"
 FACES: Final = "turbo_physai.kernels.faces.mmcv"
+BACKENDS: Final = "turbo_physai.optimizations.backends"
 COMPILED: Final = "turbo_physai.optimizations.compiled:compiled"
 
 
@@ -33,20 +36,23 @@ def _function(modules: str, name: str) -> tuple[Replacement, ...]:
             f"{target}.{method}",
             f"{FACES}:{name}.{method}",
             runtime_condition=f"{OURS}.msda:supports_{method}",
+            backend=f"{BACKENDS}:ms_deform_attn",
         )
         for method in ("forward", "backward")
     )
 
 
 def spatial_cross_attention(model: str, modules: str) -> Group:
-    """`<model>.sca`, with the option `visibility`."""
+    """`<model>.sca`."""
     return group(
         f"{model}.sca",
         wrap(
             f"{modules}.spatial_cross_attention.SpatialCrossAttention.forward",
             f"{OURS}.attention:spatial_cross_attention_forward",
             runtime_condition=f"{OURS}.attention:supports_spatial_cross_attention",
+            backend=f"{BACKENDS}:spatial_cross_attention",
         ),
+        options=SpatialCrossAttentionOptions,
     )
 
 
@@ -58,6 +64,7 @@ def temporal_self_attention(model: str, modules: str) -> Group:
             f"{modules}.temporal_self_attention.TemporalSelfAttention.forward",
             f"{OURS}.attention:temporal_self_attention_forward",
             runtime_condition=f"{OURS}.attention:supports_deformable_attention",
+            backend=f"{BACKENDS}:temporal_self_attention",
         ),
     )
 
@@ -70,6 +77,7 @@ def decoder_attention(model: str, modules: str) -> Group:
             f"{modules}.decoder.CustomMSDeformableAttention.forward",
             f"{OURS}.attention:decoder_attention_forward",
             runtime_condition=f"{OURS}.attention:supports_deformable_attention",
+            backend=f"{BACKENDS}:temporal_self_attention",
         ),
     )
 
@@ -81,6 +89,7 @@ def point_sampling(model: str, modules: str) -> Group:
         replace(
             f"{modules}.encoder.BEVFormerEncoder.point_sampling",
             f"{OURS}.encoder:point_sampling",
+            backend=f"{BACKENDS}:point_sampling",
         ),
     )
 
@@ -105,21 +114,23 @@ def linear(model: str, modules: str) -> Group:
 
 
 def compiled_encoder(model: str, modules: str) -> Group:
-    """`<model>.compile.encoder`, with the options of `torch.compile`. Each layer is a graph; the
-    fused attention must be there first, since the published one breaks graphs."""
+    """`<model>.compile.encoder`. Each layer is a graph; the fused attention must be there first,
+    since the published one breaks graphs."""
     return group(
         f"{model}.compile.encoder",
         wrap(f"{modules}.encoder.BEVFormerLayer.forward", COMPILED),
         depends_on=(f"{model}.sca", f"{model}.tsa"),
+        options=CompileOptions,
     )
 
 
 def compiled_decoder(model: str, modules: str) -> Group:
-    """`<model>.compile.decoder`, with the options of `torch.compile`."""
+    """`<model>.compile.decoder`."""
     return group(
         f"{model}.compile.decoder",
         wrap(f"{modules}.decoder.DetectionTransformerDecoder.forward", COMPILED),
         depends_on=(f"{model}.decoder_attention",),
+        options=CompileOptions,
     )
 
 

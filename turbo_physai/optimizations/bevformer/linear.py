@@ -9,11 +9,12 @@ from torch import Tensor, nn
 
 from turbo_physai.kernels import linear
 from turbo_physai.kernels.ops._matrix_product import onednn_pays
-from turbo_physai.optimizations.options import refuse_unknown
 from turbo_physai.report import facts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
+
+    from turbo_physai.declarations import NoOptions
 
 
 class Linear(nn.Linear):
@@ -25,18 +26,9 @@ class Linear(nn.Linear):
         return out
 
 
-def initialize(original: Callable[..., None], options: Mapping[str, Any]) -> Callable[..., None]:
+def initialize(original: Callable[..., None], options: NoOptions) -> Callable[..., None]:
     """`PerceptionTransformer.__init__`, after which its `torch.nn.Linear` layers, those of encoder
-    and decoder among them, are `Linear`. Where nothing is won by that, the original.
-
-    Args:
-        original: the method.
-        options: none.
-
-    Raises:
-        ValueError: an option.
-    """
-    refuse_unknown(options, ())
+    and decoder among them, are `Linear`. Where nothing is won by that, the original."""
     pays = onednn_pays()
     facts().tell(library="oneDNN" if pays else "that of torch, which is as fast on this machine")
     if not pays:

@@ -8,29 +8,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from turbo_physai.optimizations.options import refuse_unknown
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, MutableMapping
+    from collections.abc import Callable, MutableMapping
 
     from torch import nn
 
-_OPTIONS: Final = ("fused_optimizer", "channels_last")
+    from turbo_physai.optimizations.bevformer.options import TrainingOptions
+
 _FUSED: Final = ("AdamW", "Adam", "SGD", "Adagrad")
 
 
-def build_optimizer(original: Callable[..., Any], options: Mapping[str, Any]) -> Callable[..., Any]:
-    """mmcv's `build_optimizer`, which asks torch's optimizer for its fused kernel: one launch for
-    all parameters instead of some per operation.
-
-    Args:
-        original: mmcv's function of (model, cfg).
-        options: `fused_optimizer`, true by default.
-
-    Raises:
-        ValueError: an option that does not exist, or is no boolean.
-    """
-    if not _option(options, "fused_optimizer", default=True):
+def build_optimizer(original: Callable[..., Any], options: TrainingOptions) -> Callable[..., Any]:
+    """mmcv's `build_optimizer`, a function of (model, cfg), which asks torch's optimizer for its
+    fused kernel: one launch for all parameters instead of some per operation."""
+    if not options.fused_optimizer:
         return original
 
     @wraps(original)
@@ -44,19 +35,11 @@ def build_optimizer(original: Callable[..., Any], options: Mapping[str, Any]) ->
     return build
 
 
-def initialize(original: Callable[..., None], options: Mapping[str, Any]) -> Callable[..., None]:
+def initialize(original: Callable[..., None], options: TrainingOptions) -> Callable[..., None]:
     """`BEVFormer.__init__`, which then lays the image backbone and neck out as channels_last: the
-    layout that tensor cores compute convolutions in, and that the attention reads.
-
-    Args:
-        original: the method.
-        options: `channels_last`, false by default: it pays where tensor cores work, on a GPU with
-            16-bit or TF32 convolutions.
-
-    Raises:
-        ValueError: an option that does not exist, or is no boolean.
-    """
-    if not _option(options, "channels_last", default=False):
+    layout that tensor cores compute convolutions in, and that the attention reads. It pays where
+    they work: on a GPU with 16-bit or TF32 convolutions."""
+    if not options.channels_last:
         return original
 
     @wraps(original)
@@ -68,14 +51,6 @@ def initialize(original: Callable[..., None], options: Mapping[str, Any]) -> Cal
                 module.to(memory_format=torch.channels_last)
 
     return __init__
-
-
-def _option(options: Mapping[str, Any], name: str, *, default: bool) -> bool:
-    refuse_unknown(options, _OPTIONS)
-    for key, value in options.items():
-        if not isinstance(value, bool):
-            raise ValueError(f"option {key!r}: accepted are true and false, found {value!r}")
-    return bool(options.get(name, default))
 
 
 def _can_fuse(model: nn.Module) -> bool:

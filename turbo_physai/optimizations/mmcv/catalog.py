@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from turbo_physai.declarations import group, optional_import, replace, wrap
+from turbo_physai.optimizations.mmcv.options import CheckpointOptions
 
 HERE: Final = "turbo_physai.optimizations.mmcv"
 DDP: Final = "mmcv.parallel.distributed.MMDistributedDataParallel"
@@ -31,6 +32,7 @@ load_checkpoint = group(
         "mmcv.runner.checkpoint.CheckpointLoader.load_checkpoint",
         f"{HERE}.checkpoint.with_numpy",
     ),
+    options=CheckpointOptions,
 )
 
 GROUPS = (ext, scatter, ddp, load_checkpoint)

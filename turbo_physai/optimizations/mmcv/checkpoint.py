@@ -9,25 +9,21 @@ from unittest import mock
 import numpy as np
 import torch
 
-from turbo_physai.optimizations.options import refuse_unknown
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
+
+    from turbo_physai.optimizations.mmcv.options import CheckpointOptions
 
 
-def with_numpy(load: Callable[..., Any], options: Mapping[str, Any]) -> Callable[..., Any]:
+def with_numpy(load: Callable[..., Any], options: CheckpointOptions) -> Callable[..., Any]:
     """`CheckpointLoader.load_checkpoint`, for checkpoints whose meta data holds numpy's numbers and
     arrays, which mmcv 1.x likes to put there.
 
     They are data: loading them runs no code of the checkpoint's. With the option ``trusted: true``
     anything is loaded (``weights_only=False``), and a checkpoint may run any code it likes: for
     files of known origin only.
-
-    Raises:
-        ValueError: an option that does not exist.
     """
-    refuse_unknown(options, ("trusted",))
-    allow = _anything if options.get("trusted", False) is True else _numbers_and_arrays
+    allow = _anything if options.trusted else _numbers_and_arrays
 
     def load_checkpoint(cls: type, *args: Any, **kwargs: Any) -> Any:
         with allow():

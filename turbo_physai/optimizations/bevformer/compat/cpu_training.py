@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
+
+    from turbo_physai.declarations import NoOptions
 
 
-def where_there_is_no_gpu(
-    train: Callable[..., Any], options: Mapping[str, Any]
-) -> Callable[..., Any]:
+def where_there_is_no_gpu(train: Callable[..., Any], options: NoOptions) -> Callable[..., Any]:
     """`custom_train_detector`, which moves the model to the GPU before anything else."""
     signature = inspect.signature(train)
 
