@@ -105,6 +105,8 @@ def test_a_repeated_key_is_an_error_at_any_depth(faults):
 def test_a_group_is_listed_once(faults):
     ((line, _, found, _),) = faults(HEAD + "optimization_groups:\n  - id: g\n  - id: g\n")
     assert (line, found) == (6, "'g' again, the first in line 5")
+    ((line, key, *_),) = faults(HEAD + "optimization_groups: [{id: g}, {id: g}]\n")
+    assert (line, key) == (4, "optimization_groups[1].id")
 
 
 @pytest.mark.parametrize(
