@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from turbo_physai.authoring.generate import generate as generate_config
+from turbo_physai.authoring.options_table import as_tables
 from turbo_physai.config import OptimizationConfigCatalog, load, select
 from turbo_physai.errors import Fault, OptimizationConfigError
 from turbo_physai.launch import options as given
@@ -17,8 +19,7 @@ from turbo_physai.launch.activation import program_folders
 from turbo_physai.launch.checks import CONFIG_ERROR, require
 from turbo_physai.launch.command import become
 from turbo_physai.launch.runtime import Runtime
-from turbo_physai.plan import collect, prepare, trust
-from turbo_physai.plan.options import as_tables
+from turbo_physai.plan import collect, prepare
 from turbo_physai.report.merge import NoReportsError, merge
 from turbo_physai.report.show import as_markdown, as_text
 
@@ -138,7 +139,7 @@ def generate(
     def make() -> None:
         _refuse_overwriting(output, recipe, force=force)
         with program_folders(str(recipe.absolute().parent)):
-            made.append(trust.generate(recipe.absolute(), checkout.absolute()))
+            made.append(generate_config(recipe.absolute(), checkout.absolute()))
 
     require(make)
     if output is None:

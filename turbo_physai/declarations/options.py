@@ -1,6 +1,6 @@
 """The options of a Group, declared as the fields of an attrs class.
 
-A schema is a frozen attrs class, each field with an annotation that `kinds` knows, a default, and a
+A schema is a frozen attrs class, each field with an annotation that `option_types` knows, a default, and a
 help text. The config states plain values; what factories and checks get is an instance.
 """
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, get_type_hints
 
 import attrs
 
-from turbo_physai.declarations.kinds import Kind, described, fault, kind_of
+from turbo_physai.declarations.option_types import Kind, described, fault, kind_of
 from turbo_physai.errors import Fault, did_you_mean
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from turbo_physai.declarations.kinds import spelled
+from turbo_physai.declarations.option_types import spelled
 from turbo_physai.declarations.options import options_of
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import attrs
 import pytest
 
 from turbo_physai import OptimizationConfigError, Registry, group, inject, replace
+from turbo_physai.authoring.generate import generate
 from turbo_physai.config import load
 from turbo_physai.plan import collect
-from turbo_physai.plan.trust import generate
 
 ROOT = Path(__file__).parents[2]
 RECIPE = """\
