@@ -27,7 +27,7 @@ from turbo_physai.errors import (
 )
 from turbo_physai.evidence import CompatibilityContext, CompatibilityResult
 from turbo_physai.plan import PreparedExecution
-from turbo_physai.report import OptimizationReport, facts
+from turbo_physai.report import OptimizationReport, metrics
 
 __all__ = [
     "CompatibilityContext",
@@ -44,10 +44,10 @@ __all__ = [
     "apply",
     "check",
     "during_import",
-    "facts",
     "group",
     "import_alias",
     "inject",
+    "metrics",
     "optional_import",
     "registry_override",
     "replace",

@@ -22,10 +22,14 @@ from turbo_physai.evidence.definitions import Definition
 
 @attrs.frozen(eq=False)
 class Exchange:
-    """An object and the one that takes its place, both as they are stored in the target's slot."""
+    """An object and the one that takes its place, both as they are stored in the target's slot.
+
+    `is_inherited` says that the target's owner did not hold the old object itself.
+    """
 
     old: Any
     new: Any
+    is_inherited: bool = False
 
     def answer(self, held: Any) -> Any | None:
         """What takes the place of `held` where that is the old object, however it is stored."""
@@ -54,7 +58,7 @@ def make(declared: Replacement, slot: Slot, options: Mapping[str, Any]) -> Excha
     if declared.runtime_condition is not None:
         condition = call(declared.runtime_condition)
         new = choose(condition, new, old, declared.runtime_condition)
-    return Exchange(old, adapt(slot, old, new))
+    return Exchange(old, adapt(slot, old, new), slot.is_inherited)
 
 
 def put(transaction: Transaction, slot: Slot, exchange: Exchange, path: str) -> None:
@@ -93,20 +97,20 @@ def rebind(
         The modules that are still being imported and have to be asked again.
     """
     own = _keeps_the_original(member.declared)
-    heirs = (exchange.new, inner(exchange.new), exchange.old)
+    allowed = (exchange.new, inner(exchange.new), exchange.old)
     unfinished: set[str] = set()
     for old in _sought(exchange):
         defined_in = getattr(inner(old), "__module__", home)
-        holders = search(old, done, own, only, heirs)
+        holders = search(old, done, own, only, allowed)
         for path, slot in holders.slots:
             if path in declared or path == f"{defined_in}.{getattr(old, '__qualname__', '')}":
                 continue
             if defined_in == home:
+                _add(member.execution.captured, path)
                 transaction.write(slot, exchange.answer(old), captured=True)
-                member.execution.captured.append(path)
             else:
-                member.execution.left.append(path)
-        member.execution.left += holders.fixed
+                _add(member.execution.left, path)
+        _add(member.execution.left, *holders.fixed)
         unfinished |= holders.unfinished
     return unfinished
 
@@ -131,9 +135,14 @@ def take_back(
                 slot.write(back.answer(new))
             elif source is None:
                 holders.fixed.append(path)
-        member.execution.left += holders.fixed
+        _add(member.execution.left, *holders.fixed)
         unfinished |= holders.unfinished
     return unfinished
+
+
+def _add(names: list[str], *more: str) -> None:
+    """Adds what is not there yet: a search that was interrupted is repeated."""
+    names += [name for name in more if name not in names]
 
 
 def _sought(exchange: Exchange) -> Iterator[Any]:

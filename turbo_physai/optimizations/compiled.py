@@ -21,7 +21,7 @@ import torch
 from torch._dynamo.utils import counters
 
 from turbo_physai.optimizations.options import refuse_unknown
-from turbo_physai.report import Facts, facts
+from turbo_physai.report import Metrics, metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -56,7 +56,7 @@ def compiled(original: Callable[..., Any], options: Mapping[str, Any]) -> Callab
         Exception: what `torch.compile` says of the options' values; nothing is compiled yet.
     """
     _check(options)
-    told = facts()
+    told = metrics()
     variants = {"train": _Variant("train", _compile(original, "train", options), told)}
     name = f"{original.__module__}.{original.__qualname__}"
     failed = False
@@ -125,7 +125,7 @@ class _Variant:
 
     state: str
     call: Callable[..., Any]
-    told: Facts
+    told: Metrics
     graphs: int = 0
     recompiles: int = 0
     breaks: Counter[str] = attrs.field(factory=Counter)
@@ -150,7 +150,7 @@ class _Variant:
         }
         if self.breaks:
             told["reasons"] = [reason.partition("\n")[0] for reason in self.breaks]
-        self.told.tell(**{self.state: told})
+        self.told.set(**{self.state: told})
 
 
 def _graphs() -> int:
@@ -161,11 +161,11 @@ def _is_of_compiler(error: BaseException) -> bool:
     return type(error).__module__.startswith(("torch._dynamo", "torch._inductor"))
 
 
-def _tell_failure(told: Facts, name: str, error: Exception) -> None:
+def _tell_failure(told: Metrics, name: str, error: Exception) -> None:
     first_paragraph = str(error).strip().partition("\n\n")[0]
     reason = f"{type(error).__name__}: {' '.join(first_paragraph.split())}"
     text = f"{name} could not be compiled and runs as it was: {reason}"
     logger.warning("turbo_physai: %s", text)
     logger.debug("turbo_physai: %s", name, exc_info=error)
     told.warn(text)
-    told.tell(fallback=reason)
+    told.set(fallback=reason)

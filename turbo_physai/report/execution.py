@@ -8,6 +8,8 @@ from typing import Any
 
 import attrs
 
+from turbo_physai.report.plain import text as text_of
+
 
 class GroupState(str, Enum):
     """How far a Group has come."""
@@ -57,7 +59,7 @@ class Failure:
     @classmethod
     def of(cls, error: BaseException) -> Failure:
         text = "".join(traceback.format_exception(error))
-        return cls(type(error).__name__, str(error), text)
+        return cls(type(error).__name__, text_of(error), text)
 
     def __str__(self) -> str:
         return f"{self.type}: {self.message}"
@@ -79,7 +81,7 @@ class MemberExecution:
         captured: names that held the original and were changed with it.
         left: names that hold the original and could not be changed.
         note: what there is to say of it beyond its state.
-        facts: what the replacement tells of itself while it works.
+        metrics: what the replacement reports of itself while it works.
         error: what went wrong.
     """
 
@@ -95,7 +97,7 @@ class MemberExecution:
     captured: list[str] = attrs.field(factory=list)
     left: list[str] = attrs.field(factory=list)
     note: str = ""
-    facts: dict[str, Any] = attrs.field(factory=dict)
+    metrics: dict[str, Any] = attrs.field(factory=dict)
     error: Failure | None = None
 
 

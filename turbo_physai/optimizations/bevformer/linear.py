@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from turbo_physai.kernels import linear
 from turbo_physai.kernels.ops._matrix_product import onednn_pays
 from turbo_physai.optimizations.options import refuse_unknown
-from turbo_physai.report import facts
+from turbo_physai.report import metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,7 +38,7 @@ def initialize(original: Callable[..., None], options: Mapping[str, Any]) -> Cal
     """
     refuse_unknown(options, ())
     pays = onednn_pays()
-    facts().tell(library="oneDNN" if pays else "that of torch, which is as fast on this machine")
+    metrics().set(library="oneDNN" if pays else "that of torch, which is as fast on this machine")
     if not pays:
         return original
 
