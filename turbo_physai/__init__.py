@@ -30,7 +30,7 @@ from turbo_physai.errors import (
 )
 from turbo_physai.evidence import BackendResult, CompatibilityContext, CompatibilityResult
 from turbo_physai.plan import PreparedExecution
-from turbo_physai.report import OptimizationReport, facts
+from turbo_physai.report import OptimizationReport, metrics
 
 __all__ = [
     "BackendResult",
@@ -50,10 +50,10 @@ __all__ = [
     "apply",
     "check",
     "during_import",
-    "facts",
     "group",
     "import_alias",
     "inject",
+    "metrics",
     "option",
     "optional_import",
     "registry_override",

@@ -48,8 +48,8 @@ def compiling(project):
     return run
 
 
-def facts(group):
-    return group["members"][0]["facts"]
+def metrics(group):
+    return group["members"][0]["metrics"]
 
 
 ONE = {"graphs": 1, "graph_breaks": 0, "recompiles": 0}
@@ -57,7 +57,7 @@ ONE = {"graphs": 1, "graph_breaks": 0, "recompiles": 0}
 
 def test_nothing_is_compiled_before_the_first_call(compiling):
     _, group = compiling("Layer()")
-    assert (group["state"], facts(group)) == ("applied", {})
+    assert (group["state"], metrics(group)) == ("applied", {})
 
 
 def test_layers_that_are_alike_share_a_graph(compiling):
@@ -67,7 +67,7 @@ def test_layers_that_are_alike_share_a_graph(compiling):
             layer(x).sum().backward()
         assert layer.linear.weight.grad.abs().sum() > 0
     """)
-    assert facts(group) == {"train": ONE}
+    assert metrics(group) == {"train": ONE}
 
 
 def test_training_and_evaluation_are_compiled_apart_and_only_once(compiling):
@@ -80,7 +80,7 @@ def test_training_and_evaluation_are_compiled_apart_and_only_once(compiling):
             layer(x)
     assert torch.equal(layer(x), layer.linear(x))
     """)
-    assert facts(group) == {"train": ONE, "eval": ONE, "eval without gradients": ONE}
+    assert metrics(group) == {"train": ONE, "eval": ONE, "eval without gradients": ONE}
 
 
 def test_a_shape_that_changes_is_a_recompile(compiling):
@@ -89,12 +89,12 @@ def test_a_shape_that_changes_is_a_recompile(compiling):
     layer(x)
     layer(torch.randn(3, 4))
     """)
-    assert facts(group)["train"] == {"graphs": 2, "graph_breaks": 0, "recompiles": 1}
+    assert metrics(group)["train"] == {"graphs": 2, "graph_breaks": 0, "recompiles": 1}
 
 
 def test_a_graph_break_is_counted_and_explained(compiling):
     done, group = compiling("Layer()(x, aloud=True); print(report)")
-    told = facts(group)["train"]
+    told = metrics(group)["train"]
     assert (told["graphs"], told["graph_breaks"], told["recompiles"]) == (2, 1, 0)
     assert "print" in told["reasons"][0] or "builtin" in told["reasons"][0]
     assert "heard" in done.stdout
@@ -110,7 +110,7 @@ def test_what_cannot_be_compiled_runs_as_it_was_and_the_report_says_so(compiling
         "backend: aot_eager, fullgraph: true",
     )
     assert done.stdout.count("heard") == 2
-    assert facts(group)["fallback"].startswith("Unsupported: ")
+    assert metrics(group)["fallback"].startswith("Unsupported: ")
     (warning,) = group["warnings"]
     assert warning.startswith("model.Layer.forward could not be compiled and runs as it was: ")
     assert warning in done.stderr
@@ -131,7 +131,7 @@ def test_a_backend_that_fails_is_not_asked_again(compiling):
         """,
     )
     assert done.stdout == "asked\n" + 2 * "torch.Size([2, 4])\n"
-    assert "no such instruction" in facts(group)["fallback"]
+    assert "no such instruction" in metrics(group)["fallback"]
 
 
 def test_what_the_model_raises_is_the_models(compiling):
@@ -145,7 +145,7 @@ def test_what_the_model_raises_is_the_models(compiling):
         else:
             raise AssertionError
     """)
-    assert "fallback" not in facts(group)
+    assert "fallback" not in metrics(group)
 
 
 def test_what_torch_refuses_ends_the_group_and_not_the_model(compiling):
@@ -160,4 +160,4 @@ def test_inside_a_larger_graph_it_is_a_part_of_that(compiling):
     layers = torch.nn.Sequential(Layer(), Layer())
     torch.compile(layers, backend="aot_eager", fullgraph=True)(x)
     """)
-    assert facts(group) == {}
+    assert metrics(group) == {}

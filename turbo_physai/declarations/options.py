@@ -1,7 +1,8 @@
 """The options of a Group, declared as the fields of an attrs class.
 
-A schema is a frozen attrs class, each field with an annotation that `option_types` knows, a default, and a
-help text. The config states plain values; what factories and checks get is an instance.
+A schema is a frozen attrs class, each field with an annotation that `option_types` knows, a
+default, and a help text. The config states plain values; what factories and checks get is an
+instance.
 """
 
 from __future__ import annotations

@@ -26,12 +26,14 @@ class Exchange:
 
     `author` is what the declaration names: the replacement itself, or the factory that made it;
     `backend` what serves it in this process, where the declaration asks.
+    `is_inherited` says that the target's owner did not hold the old object itself.
     """
 
     old: Any
     new: Any
     author: Any = None
     backend: BackendResult | None = None
+    is_inherited: bool = False
 
     def answer(self, held: Any) -> Any | None:
         """What takes the place of `held` where that is the old object, however it is stored."""
@@ -66,7 +68,7 @@ def make(declared: Replacement, slot: Slot, options: Any) -> Exchange:
             )
         new = choose(condition, new, old, declared.runtime_condition)
     backend = None if declared.backend is None else _backend(declared.backend)
-    return Exchange(old, adapt(slot, old, new), author, backend)
+    return Exchange(old, adapt(slot, old, new), author, backend, slot.is_inherited)
 
 
 def _backend(path: str) -> BackendResult:
@@ -112,20 +114,20 @@ def rebind(
         The modules that are still being imported and have to be asked again.
     """
     own = _keeps_the_original(member.declared)
-    heirs = (exchange.new, inner(exchange.new), exchange.old)
+    allowed = (exchange.new, inner(exchange.new), exchange.old)
     unfinished: set[str] = set()
     for old in _sought(exchange):
         defined_in = getattr(inner(old), "__module__", home)
-        holders = search(old, done, own, only, heirs)
+        holders = search(old, done, own, only, allowed)
         for path, slot in holders.slots:
             if path in declared or path == f"{defined_in}.{getattr(old, '__qualname__', '')}":
                 continue
             if defined_in == home:
+                _add(member.execution.captured, path)
                 transaction.write(slot, exchange.answer(old), captured=True)
-                member.execution.captured.append(path)
             else:
-                member.execution.left.append(path)
-        member.execution.left += holders.fixed
+                _add(member.execution.left, path)
+        _add(member.execution.left, *holders.fixed)
         unfinished |= holders.unfinished
     return unfinished
 
@@ -150,9 +152,14 @@ def take_back(
                 slot.write(back.answer(new))
             elif source is None:
                 holders.fixed.append(path)
-        member.execution.left += holders.fixed
+        _add(member.execution.left, *holders.fixed)
         unfinished |= holders.unfinished
     return unfinished
+
+
+def _add(names: list[str], *more: str) -> None:
+    """Adds what is not there yet: a search that was interrupted is repeated."""
+    names += [name for name in more if name not in names]
 
 
 def _sought(exchange: Exchange) -> Iterator[Any]:

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import functools
 import gc
-import importlib
 import sys
-import weakref
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Container, Iterator
 from types import BuiltinMethodType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import attrs
 
+from turbo_physai.engine.import_state import is_unfinished
 from turbo_physai.engine.slot import Slot
 
 
@@ -26,55 +25,32 @@ class Holders:
     """Where an object was found.
 
     Attributes:
-        heirs: objects that are meant to hold it.
+        allowed: objects that may hold it: our own wrappers.
         slots: entries that hold it and can be changed, with their dotted names.
         fixed: names of the holders that cannot.
         unfinished: modules that were still being imported and were therefore not looked into.
     """
 
-    heirs: tuple[Any, ...]
+    allowed: tuple[Any, ...]
     slots: list[tuple[str, Slot]] = attrs.field(factory=list)
     fixed: list[str] = attrs.field(factory=list)
     unfinished: set[str] = attrs.field(factory=set)
 
-    def are_meant_to(self, value: Any) -> bool:
-        return any(value is heir for heir in self.heirs)
+    def allow(self, value: Any) -> bool:
+        return any(value is each for each in self.allowed)
 
 
-def is_unfinished(module: Any) -> bool:
-    """Whether the body of `module` has yet to end, or to begin, asked without touching it."""
-    if type(module).__name__ == "_LazyModule" and type(module).__module__ == "importlib.util":
-        return True
-    try:
-        spec = object.__getattribute__(module, "__spec__")
-    except AttributeError:
-        return False
-    return bool(getattr(spec, "_initializing", False))
-
-
-def when_finished(name: str, act: Callable[[], object]) -> None:
-    """Calls `act` once the import of the module `name`, which is under way, has ended.
-
-    Nothing tells of the end of an import that was not watched from its start; but the import system
-    keeps a lock for as long as it lasts, which can be outlived.
-    """
-    known = getattr(importlib._bootstrap, "_module_locks", {}).get(name)
-    lock = None if known is None else known()
-    if lock is not None:
-        weakref.finalize(lock, act).atexit = False
-
-
-def is_held_by_others(obj: Any, heirs: tuple[Any, ...]) -> bool:
-    """Whether an object besides `heirs` and those of the engine refers to `obj`.
+def is_held_by_others(obj: Any, allowed: tuple[Any, ...]) -> bool:
+    """Whether an object besides `allowed` and those of the engine refers to `obj`.
 
     One pass of the garbage collector, and ten times faster than a search through the names of all
     loaded modules, which most originals turn out not to need.
     """
-    ours = {id(heirs), *map(id, heirs)}
-    for heir in heirs:
-        if isinstance(heir, FunctionType):
-            ours.update(id(cell) for cell in heir.__closure__ or ())
-            ours.add(id(vars(heir)))  # for __wrapped__
+    ours = {id(allowed), *map(id, allowed)}
+    for each in allowed:
+        if isinstance(each, FunctionType):
+            ours.update(id(cell) for cell in each.__closure__ or ())
+            ours.add(id(vars(each)))  # functools.wraps keeps it there
     return any(
         id(holder) not in ours
         and type(holder) is not FrameType
@@ -88,7 +64,7 @@ def search(
     done: Container[str],
     skip: Container[str],
     only: Container[str] | None = None,
-    heirs: tuple[Any, ...] = (),
+    allowed: tuple[Any, ...] = (),
 ) -> Holders:
     """Everyone who holds `obj`.
 
@@ -97,12 +73,12 @@ def search(
         done: modules whose body has ended although the import system still calls them unfinished.
         skip: modules that are to keep it, such as that of the replacement.
         only: the modules to look into; all of them if None.
-        heirs: what took its place, and may hold it to call it.
+        allowed: what took its place, and may hold it to call it.
     """
-    holders = Holders(heirs)
+    holders = Holders(allowed)
     # Modules that are named had yet to end: what they held on the stack, unseen by the garbage
     # collector, may be a name by now.
-    is_held = only is not None or is_held_by_others(obj, heirs)
+    is_held = only is not None or is_held_by_others(obj, allowed)
     seen: set[int] = set()
     for name, module in list(sys.modules.items()):
         if name in skip or (only is not None and name not in only):
@@ -137,7 +113,7 @@ def _search_module(name: str, module: ModuleType, obj: Any, holders: Holders) ->
         elif issubclass(type(value), type):
             if value.__module__ == name:
                 _search_class(f"{name}.{key}", value, obj, holders)
-        elif _holds(value, obj, name) and not holders.are_meant_to(value):
+        elif _holds(value, obj, name) and not holders.allow(value):
             holders.fixed.append(f"{name}.{key}")
 
 
@@ -148,7 +124,7 @@ def _search_class(path: str, cls: type, obj: Any, holders: Holders) -> None:
         elif issubclass(type(value), type):
             if value.__qualname__ == f"{cls.__qualname__}.{key}":
                 _search_class(f"{path}.{key}", value, obj, holders)
-        elif _holds(value, obj, cls.__module__) and not holders.are_meant_to(value):
+        elif _holds(value, obj, cls.__module__) and not holders.allow(value):
             holders.fixed.append(f"{path}.{key}")
 
 

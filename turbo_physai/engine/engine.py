@@ -12,30 +12,32 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from turbo_physai.declarations import ImportAlias, Inject, ReplaceImport
 from turbo_physai.declarations.names import ObjectPath
 from turbo_physai.engine import binding, imports
-from turbo_physai.engine.captured import is_unfinished
+from turbo_physai.engine.arrivals import Arrivals
 from turbo_physai.engine.finder import WatchingFinder
+from turbo_physai.engine.import_state import is_unfinished
 from turbo_physai.engine.modules import Modules
 from turbo_physai.engine.objects import NotReadyError
 from turbo_physai.engine.origins import origin
 from turbo_physai.engine.outcome import Outcomes
 from turbo_physai.engine.references import References
+from turbo_physai.engine.scopes import Scopes
 from turbo_physai.engine.slot import TargetError
 from turbo_physai.engine.state import GroupBinding, ImportBinding, MemberBinding
 from turbo_physai.errors import OptimizationRollbackError
-from turbo_physai.evidence import Check, examine
+from turbo_physai.evidence import examine
 from turbo_physai.evidence.definitions import Missing, Unknown
 from turbo_physai.plan import Evidence, confirm, gather, regather
-from turbo_physai.report import GroupState, MemberState, ReportedFacts, telling
+from turbo_physai.report import GroupState, MemberState, ReportedMetrics, collecting
 
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
-    from types import ModuleType
+    from types import FrameType, ModuleType
 
     from turbo_physai.report import OptimizationReport
 
@@ -51,9 +53,11 @@ class Engine:
         targets = frozenset(name for m in members for name in m.modules)
         declared = {ObjectPath.parse(path).dotted for m in members for path in m.paths}
         self._modules = Modules(targets)
-        self._references = References(report, self._modules, declared)
+        self._arrivals = Arrivals(report, groups, self._modules, self, self._settle)
+        self._references = References(report, self._modules, declared, self._arrivals.follow)
         by_id = {group.id: group for group in groups}
         self._outcomes = Outcomes(report, by_id, self._references.take_back)
+        self._scopes = Scopes(groups, self._modules, self._outcomes.fail)
         # Modules of replacements are watched too: one that is half-imported when it is needed is
         # asked again as soon as it is complete.
         paths = (m.declared.replacement for m in members if isinstance(m, MemberBinding))
@@ -63,29 +67,35 @@ class Engine:
     def start(self) -> None:
         """Begins to watch, and binds what can be bound in modules that were imported before."""
         os.register_at_fork(after_in_child=self._after_fork)
-        self._outcomes.strand_dependents()
+        self._outcomes.abandon_dependents()
         self.finder.install()
         self._settle()
+        self._arrivals.has_started = True
 
     def close(self) -> None:
         """Takes note that the process ends: what is pending now was never completed."""
+        self._arrivals.adopt(self.finder)
+        self._outcomes.update()
         with self._report.lock:
-            self._notice_what_came_past_us()
             for group in self._groups:
                 if group.state is GroupState.PENDING:
-                    self._outcomes.strand(group, self._what_is_missing(group))
-                    self._outcomes.strand_dependents()
+                    self._outcomes.abandon(group, self._what_is_missing(group))
+                    self._outcomes.abandon_dependents()
         self._report.changed()
 
-    # Events, from the loaders of watched modules.
+    # Events, from the finder and from the loaders of watched modules.
+
+    def displaced(self, name: str) -> None:
+        self._arrivals.overtaken(name)
 
     def before(self, spec: ModuleSpec) -> None:
+        self._scopes.end_lost()
         with self._report.lock:
-            self._modules.begin(spec.name)
+            self._modules.begin(spec.name, sys._getframe(1))
         known = [group.checked for group in self._groups]
         for group in self._watching(spec.name):
             self._check(group, spec)
-        self._change_for_a_while(spec.name)
+        self._scopes.begin(spec.name)
         if known != [group.checked for group in self._groups]:
             self._settle()  # what another thread could not bind for want of evidence
         else:
@@ -93,11 +103,13 @@ class Engine:
 
     def failed(self, name: str, module: ModuleType | None) -> None:
         with self._report.lock:
-            self._modules.interrupt(name)
-        self._end_what_was_for_a_while(name)
+            ran_again = self._modules.interrupt(name, module)
+        self._scopes.end(name)
         # The body of a reload ended in the middle: what it did define is to be bound all the same.
-        if name in self._modules and self._modules[name].module is module:
+        if ran_again:
             self.after(name, module)
+        else:
+            self._settle()  # what another thread left to this one
 
     def provides(self, name: str, original: ModuleSpec | None) -> bool:
         return self._provider(name, original) is not None
@@ -113,19 +125,20 @@ class Engine:
             self._outcomes.fail(group, member, error)
             return None
         with self._report.lock:
-            if not group.state.is_open:
+            if not group.is_open:
                 return None
             imports.record_provided(group.transaction, name, provided)
         return provided
 
-    def after(self, name: str, module: ModuleType) -> None:
-        self._end_what_was_for_a_while(name)
+    def after(self, name: str, module: Any) -> None:
+        self._scopes.end(name)
         with self._report.lock:
-            if self._modules.end(name, module).number > 1:
-                self._forget_what_was_overwritten(name)
+            if name in self._modules:
+                self._drop_overwritten_changes(name)
+            self._modules.end(name, module)
         self._settle()
 
-    def _forget_what_was_overwritten(self, name: str) -> None:
+    def _drop_overwritten_changes(self, name: str) -> None:
         """A module that ran again has put new originals over what was bound in it."""
         for group in self._watching(name):
             for member in group.members:
@@ -138,7 +151,7 @@ class Engine:
 
     def _watching(self, module: str) -> Iterator[GroupBinding]:
         for group in self._groups:
-            if group.state.is_open and any(module in m.modules for m in group.members):
+            if group.is_open and any(module in m.modules for m in group.members):
                 yield group
 
     def _provider(
@@ -152,35 +165,14 @@ class Engine:
                         return group, member
         return None
 
-    def _change_for_a_while(self, name: str) -> None:
-        """Makes the changes that are to last as long as the module `name` runs."""
-        self._around(self._watching(name), name, imports.begin)
-
-    def _end_what_was_for_a_while(self, name: str) -> None:
-        """Takes them back; those of a Group that has ended meanwhile as well."""
-        self._around(self._groups, name, imports.end)
-
-    def _around(
-        self,
-        groups: Iterable[GroupBinding],
-        name: str,
-        act: Callable[[GroupBinding, ImportBinding], None],
-    ) -> None:
-        for group in groups:
-            for member in group.members:
-                if isinstance(member, ImportBinding) and member.module == name:
-                    try:
-                        act(group, member)
-                    except Exception as error:
-                        self._outcomes.fail(group, member, error)
-
     def _check(self, group: GroupBinding, spec: ModuleSpec | None = None) -> bool:
         """Gathers the evidence for a Group: of all members the first time, later of those whose
         module runs again. Tells whether the Group may be bound by this thread now."""
         with self._report.lock:
-            if group.checking:  # another thread will bind what waits once it has the evidence
+            if group.checking.is_held:  # that thread will bind what waits once it has the evidence
                 return False
-            group.checking, first = True, not group.checked
+            group.checking.take(sys._getframe())
+            first = not group.checked
         stated = self._report.optimization_config.compatibility
         try:
             if first or spec is None:
@@ -191,20 +183,17 @@ class Engine:
             self._outcomes.fail(group, None, error)
             found = Evidence([], [])
         with self._report.lock:
-            group.checked, group.checking = True, False
+            group.checked = True
+            group.checking.release()
         return self._decide(group, found)
 
     def _decide(self, group: GroupBinding, found: Evidence) -> bool:
         """Takes in evidence for a Group and ends what it blocks. Tells whether the Group may be
         bound."""
-        prepared = self._report.prepared_execution
         with self._report.lock:
-            prepared.take(group.prepared, found)
-        for each in self._groups:
-            is_blocked = each.prepared.decision == "block" and each.state.is_open
-            if is_blocked and prepared.blocking(each.prepared):  # others end with a dependency
-                self._outcomes.block(each, each.prepared.reason)
-        return group.state.is_open
+            self._report.prepared_execution.take(group.prepared, found)
+        self._outcomes.update()
+        return group.is_open
 
     def _confirm(self, group: GroupBinding, member: MemberBinding, paths: Sequence[str]) -> bool:
         """Completes what the source left open about objects that are there now. Tells whether the
@@ -216,46 +205,31 @@ class Engine:
     # Binding.
 
     def _settle(self) -> None:
-        """Binds everything that can be bound now."""
-        self._notice_what_came_past_us()
-        while (claimed := self._claim()) is not None:
+        """Binds everything that can be bound now, and completes what was cut short before."""
+        self._scopes.end_lost()
+        self._arrivals.adopt(self.finder)
+        self._outcomes.update()
+        while (claimed := self._claim(sys._getframe())) is not None:
             group, member = claimed
             try:
                 if group.checked or self._check(group):
                     self._bind(group, member)
             finally:
-                member.busy = False
-        self._references.look_again()
-        self._outcomes.strand_dependents()
+                member.claim.release()
+            self._outcomes.update()
+        self._references.retry_pending()
+        self._outcomes.abandon_dependents()
         self._report.changed()
 
-    def _notice_what_came_past_us(self) -> None:
-        """Modules that were imported before the engine started, or by a finder in front of it."""
-        with self._report.lock:
-            for name in self._modules.notice():
-                check = Check("imported_before", "warning", name, reason=self._why_late())
-                for group in self._watching(name):
-                    if any(self._acts_on(m, name) for m in group.members):
-                        self._report.prepared_execution.add_to(group.prepared, [check])
-
-    def _why_late(self) -> str:
-        first = "" if self.finder.is_first else ", by a finder that stands before ours"
-        return f"it was imported before it could be watched{first}: others may hold its originals"
-
-    def _acts_on(self, member: MemberBinding | ImportBinding, module: str) -> bool:
-        if isinstance(member, ImportBinding):
-            return member.module == module
-        return any(self._modules.holder(site) == module for site in member.sites)
-
-    def _claim(self) -> tuple[GroupBinding, MemberBinding | ImportBinding] | None:
+    def _claim(self, frame: FrameType) -> tuple[GroupBinding, MemberBinding | ImportBinding] | None:
+        """Gives the next member that can be bound to the function call `frame`."""
         with self._report.lock:
             for group in self._groups:
-                if not self._outcomes.is_ready(group):
-                    continue
-                for member in group.members:
-                    if not member.busy and not group.checking and self._can_be_bound(member):
-                        member.busy = True
-                        return group, member
+                if self._outcomes.is_ready(group) and not group.checking.is_held:
+                    for member in group.members:
+                        if self._can_be_bound(member) and not member.claim.is_held:
+                            member.claim.take(frame)
+                            return group, member
         return None
 
     def _can_be_bound(self, member: MemberBinding | ImportBinding) -> bool:
@@ -289,11 +263,14 @@ class Engine:
             self._outcomes.fail(group, member, error)
             raise
 
+    # The record is made, and the binding noted, after every change: a binding that is interrupted
+    # before its end is due again, and what it has done already is found done.
+
     def _bind_import(self, group: GroupBinding, member: ImportBinding) -> None:
         run = self._modules[member.module]
         value = imports.value_of(member)
         with self._report.lock:
-            if not group.state.is_open:
+            if not group.is_open:
                 return
             if isinstance(member.declared, (ImportAlias, Inject)):
                 imports.add_name(group, member, run.module, value)
@@ -301,9 +278,8 @@ class Engine:
                 member.execution.note = "not needed: the module was there"
             if not member.execution.note:
                 member.execution.replacement = imports.author(member)
-            member.bound_in, member.runs = run.module, run.number
             self._record(member, member.module)
-            self._outcomes.complete(group)
+            member.bound_in, member.runs = run.module, run.number
 
     def _bind_object(self, group: GroupBinding, member: MemberBinding) -> None:
         due = [site for site in member.sites if self._modules.is_due(site)]
@@ -313,28 +289,27 @@ class Engine:
         if not self._confirm(group, member, [site.path.text for site in due]):
             return
         if site is member.sites[0] and group.transaction.holds(slot) is None:
-            with telling(ReportedFacts(self._report, group.execution, member.execution)):
+            with collecting(ReportedMetrics(self._report, group.execution, member.execution)):
                 exchange = binding.make(member.declared, slot, group.prepared.options)
             self._confirm(group, member, member.declared.uses)
         assert exchange is not None
         with self._report.lock:
-            if not group.state.is_open:
+            if not group.is_open:
                 return
             if exchange is not member.exchange:
                 member.exchanges.append(exchange)
-            inherited = slot.is_inherited
-            for site, run, slot in places:
-                assert run is not None
+            for site, _, slot in places:
                 binding.put(group.transaction, slot, exchange, site.path.text)
-                site.bound_in, site.runs = run.module, run.number
-            if not inherited:
+            if not exchange.is_inherited:
                 self._references.rebind(group, member, exchange)
             record = member.execution
             record.original = origin(member.declared.target, exchange.old)
             record.replacement = origin(member.declared.replacement, exchange.author)
             record.backend, record.note = exchange.backend, ""
             self._record(member, member.sites[0].module or "")
-            self._outcomes.complete(group)
+            for site, run, _ in places:
+                assert run is not None
+                site.bind(run.module, run.number)
 
     def _record(self, member: MemberBinding | ImportBinding, module: str) -> None:
         record = member.execution
@@ -361,13 +336,12 @@ class Engine:
             if isinstance(member, MemberBinding) and isinstance(found, (Missing, Unknown)):
                 yield f"never imported: {path} ({found.reason})"
             elif self._can_be_bound(member):
-                yield f"{path}: {self._why_late()}"
+                yield f"{path}: {self._arrivals.why_late(self.finder)}"
             else:
                 yield f"never imported: {path}"
 
     def _after_fork(self) -> None:
-        # Only the forking thread lives on: what others held or had claimed is free again.
+        # Only the forking thread lives on. What others had claimed is free without further ado;
+        # what they hold locked, and what they changed for the time of an import, is not.
         self._report.lock = threading.RLock()
-        for group in self._groups:
-            for member in group.members:
-                member.busy = False
+        self._scopes.end_lost()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-import threading
-from typing import TYPE_CHECKING, Protocol
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, Protocol
 
 from turbo_physai.engine.imports import Providers, is_being_imported, spec_for
 from turbo_physai.engine.loader import Events, watch
@@ -21,32 +21,39 @@ class Engine(Events, Providers, Protocol):
     def provides(self, name: str, original: ModuleSpec | None) -> bool:
         """Whether a Group provides the module `name`, for which the others found `original`."""
 
+    def displaced(self, name: str) -> None:
+        """Another finder stands in front, and may have found watched modules by itself. Noticed in
+        a search for `name`, so no lock may be taken and nothing be bound."""
+
 
 class WatchingFinder:
-    """Lets the finders behind it find watched modules and arms the specs that they return."""
+    """Lets the finders behind it find watched modules and arms the specs that they return.
+
+    Attributes:
+        displaced_by: the name of the finder that was last found in front of this one.
+        is_contested: whether a finder put itself in front again after this one had moved there.
+    """
 
     def __init__(self, watched: Iterable[str], engine: Engine) -> None:
         # Complete from the start and never changed: find_spec runs under the import system's own
         # lock, where a lock of ours could only be taken in the wrong order, so it takes none.
         self._watched = frozenset(watched)
         self._engine = engine
-        self._searching = threading.local()
+        self._overtaken: list[Any] = []
+        self.displaced_by: str | None = None
+        self.is_contested = False
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname not in self._watched:
-            return None
+        if not self.is_first:
+            self.return_to_front()
+            self._engine.displaced(fullname)
         # Other hooks (wrapt's, for one) start a new search through the whole of sys.meta_path from
         # within their find_spec. Answering that inner search too would arm one module twice.
-        searching = self._searching.__dict__.setdefault("names", set())
-        if fullname in searching:
+        if fullname not in self._watched or self._is_searching(fullname):
             return None
-        searching.add(fullname)
-        try:
-            spec = self._ask_the_others(fullname, path, target)
-        finally:
-            searching.discard(fullname)
+        spec = self._ask_the_others(fullname, path, target)
         # A `target` is given by importlib.reload alone.
         imported = target is not None or is_being_imported()
         if imported and self._engine.provides(fullname, spec):
@@ -54,6 +61,17 @@ class WatchingFinder:
         if spec is not None:
             watch(spec, self._engine)
         return spec
+
+    def _is_searching(self, fullname: str) -> bool:
+        """Whether this thread is in a search for `fullname` already: its stack tells, which unlike
+        a note of ours no interrupt can leave behind."""
+        own = type(self).find_spec.__code__
+        frame = sys._getframe(1).f_back
+        while frame is not None:
+            if frame.f_code is own and frame.f_locals.get("fullname") == fullname:
+                return True
+            frame = frame.f_back
+        return False
 
     def _ask_the_others(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None
@@ -69,6 +87,32 @@ class WatchingFinder:
     def install(self) -> None:
         sys.meta_path.insert(0, self)
 
+    def return_to_front(self) -> None:
+        """Moves ahead of the finders that were put in front.
+
+        That changes nothing for them: what is not watched is theirs as before, and for a watched
+        module they are asked in their order. One that comes in front once more is left there.
+        """
+        ahead = list(takewhile(lambda each: each is not self, sys.meta_path))
+        if not ahead or self.is_removed:
+            return
+        self.displaced_by = _name(ahead[0])
+        if any(each is known for each in ahead for known in self._overtaken):
+            self.is_contested = True
+            return
+        self._overtaken += ahead
+        # The old entry stays. Somebody may be walking through the list, and would pass us by.
+        sys.meta_path.insert(0, self)
+
     @property
     def is_first(self) -> bool:
         return bool(sys.meta_path) and sys.meta_path[0] is self
+
+    @property
+    def is_removed(self) -> bool:
+        return not any(each is self for each in sys.meta_path)
+
+
+def _name(finder: Any) -> str:
+    kind = finder if isinstance(finder, type) else type(finder)
+    return f"{kind.__module__}.{kind.__qualname__}"

@@ -127,6 +127,7 @@ def add_name(group: GroupBinding, member: ImportBinding, module: Any, value: Any
     slot = find(module, (name,))
     if slot.raw() is ABSENT:
         group.transaction.write(slot, value)
+    if group.transaction.holds(slot):
         member.execution.note = ""
     else:
         member.execution.note = f"not needed: it has a {name!r} of its own"
@@ -166,9 +167,9 @@ def end(group: GroupBinding, member: ImportBinding) -> None:
     if isinstance(member.declared, RegistryOverride):
         _settle_names(group, member, member.declared)
     elif member.held is not None:
-        held, member.held = member.held, None
-        if held.slot.raw() is held.after:
-            held.slot.write(held.before)
+        if member.held.slot.raw() is member.held.after:
+            member.held.slot.write(member.held.before)
+        member.held = None
 
 
 def _free_names(member: ImportBinding, declared: RegistryOverride) -> None:

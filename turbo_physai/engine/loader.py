@@ -30,13 +30,13 @@ _IMPORT_SYSTEM_FILE = "<frozen importlib._bootstrap_external>"
 
 class Events(Protocol):
     """What the engine wants to know of a watched module. None of it raises into the import, but for
-    an error that must end the process."""
+    an error that must end the process, and an interrupt."""
 
     def before(self, spec: ModuleSpec) -> None:
-        """Its body is about to run."""
+        """Its body is about to run, called by the function that runs it."""
 
     def failed(self, name: str, module: ModuleType | None) -> None:
-        """Its body has raised."""
+        """Its body, or one of the other events, has raised."""
 
     def after(self, name: str, module: Any) -> None:
         """Its body has run, and nobody has been able to import a name from it yet."""
@@ -78,13 +78,13 @@ def _run(
     if sys.modules.get(spec.name) is not module:
         body(module)
         return
-    events.before(spec)
     try:
+        events.before(spec)
         body(module)
+        events.after(spec.name, module)
     except BaseException:
         events.failed(spec.name, module)
         raise
-    events.after(spec.name, module)
 
 
 class LoaderProxy:
@@ -119,14 +119,14 @@ class LoaderProxy:
     def _load_module(self, fullname: str) -> Any:
         """For loaders of the old kind, which make, register and run the module in one call."""
         self._spec.loader = self._loader
-        self._events.before(self._spec)
         try:
+            self._events.before(self._spec)
             module: Any = self._loader.load_module(fullname)
+            self._step_aside(module)
+            self._events.after(fullname, module)
         except BaseException:
             self._events.failed(fullname, sys.modules.get(fullname))
             raise
-        self._step_aside(module)
-        self._events.after(fullname, module)
         return module
 
     def _step_aside(self, module: Any) -> None:

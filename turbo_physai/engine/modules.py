@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from turbo_physai.engine.captured import is_unfinished
+from turbo_physai.engine.claims import Claim
+from turbo_physai.engine.import_state import is_unfinished
 from turbo_physai.engine.slot import Slot, find
 from turbo_physai.engine.state import Site
 from turbo_physai.evidence import locate
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 
 @attrs.frozen(eq=False)
@@ -31,7 +35,8 @@ class Modules:
     def __init__(self, targets: frozenset[str]) -> None:
         self._targets = targets
         self._runs: dict[str, Run] = {}
-        self._running: set[str] = set()
+        self._numbers: Counter[str] = Counter()
+        self._running: dict[str, tuple[Claim, int]] = {}
 
     def __contains__(self, name: object) -> bool:
         """Whether the body of the module `name` has run."""
@@ -43,28 +48,44 @@ class Modules:
     def get(self, name: str) -> Run | None:
         return self._runs.get(name)
 
-    def begin(self, name: str) -> None:
-        self._running.add(name)
+    def begin(self, name: str, frame: FrameType) -> None:
+        """Notes that the function call `frame` is about to run the body of the module `name`."""
+        claim = Claim()
+        claim.take(frame)
+        self._running[name] = claim, self._numbers[name]
 
-    def interrupt(self, name: str) -> None:
-        self._running.discard(name)
+    def is_running(self, name: str) -> bool:
+        return name in self._running and self._running[name][0].is_held
 
-    def end(self, name: str, module: Any) -> Run:
+    def interrupt(self, name: str, module: Any) -> bool:
+        """Notes that the import of a module has failed, and tells whether `module` has run again
+        all the same: the body of a reload that ends half-way has changed the module."""
+        if name not in self._runs or self._runs[name].module is not module:
+            return False
+        if is_unfinished(module):  # interrupted after its body had run: it is about to be dropped
+            del self._runs[name]
+            return False
+        return name in self._running and self._running[name][1] == self._numbers[name]
+
+    def end(self, name: str, module: Any) -> None:
         """Notes that the body of `module` has run; it may have put another object in its place."""
-        self._running.discard(name)
-        number = self._runs[name].number + 1 if name in self._runs else 1
-        self._runs[name] = Run(sys.modules.get(name, module), number)
-        return self._runs[name]
+        self._numbers[name] += 1
+        self._runs[name] = Run(sys.modules.get(name, module), self._numbers[name])
 
-    def notice(self) -> Iterator[str]:
-        """Finds targets that are there although their loader never told."""
+    def unannounced(self) -> list[tuple[str, Any]]:
+        """The targets that are in `sys.modules` although their loader never told of them.
+
+        Takes no lock: it only looks names up.
+        """
         # The import system does not tell of every body that it still runs: not of one that is run
         # by a lazy module or by a loader of the old kind.
-        for name in self._targets - self._runs.keys() - self._running:
-            module = sys.modules.get(name)
-            if module is not None and not is_unfinished(module):
-                self._runs[name] = Run(module, 1)
-                yield name
+        return [
+            (name, sys.modules[name])
+            for name in self._targets
+            if sys.modules.get(name) is not None
+            and name not in self._runs
+            and not self.is_running(name)
+        ]
 
     def holder(self, site: Site) -> str | None:
         """The module part of a path: its longest prefix that is a module. None until a package

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from turbo_physai.declarations.names import ObjectPath
-from turbo_physai.engine.captured import is_unfinished
+from turbo_physai.engine.import_state import is_orphaned, is_unfinished
 from turbo_physai.engine.slot import Slot, TargetError, find
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ def as_callable(held: Any) -> Callable[..., Any]:
 
 def _import_longest(path: ObjectPath) -> tuple[ModuleType, str]:
     for name in path.modules:
+        _refuse_orphan(name)
         try:
             # Not importlib.import_module: where two threads import in a circle it raises, while the
             # statement's own function hands out the unfinished module.
@@ -77,6 +78,16 @@ def _import_longest(path: ObjectPath) -> tuple[ModuleType, str]:
             continue
         return sys.modules[name], name
     raise AssertionError("a path has at least one module")
+
+
+def _refuse_orphan(name: str) -> None:
+    parts = name.split(".")
+    for end in range(1, len(parts) + 1):
+        if is_orphaned(".".join(parts[:end])):
+            raise TargetError(
+                f"the module {'.'.join(parts[:end])} was being imported by another thread when this"
+                " process was forked, and can never be imported in it"
+            )
 
 
 def has_own_place(obj: Any) -> bool:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from typing import TYPE_CHECKING
 
 import attrs
 
 from turbo_physai.engine import binding
-from turbo_physai.engine.captured import when_finished
 from turbo_physai.engine.state import GroupBinding, MemberBinding
 
 if TYPE_CHECKING:
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen(eq=False)
-class _Later:
-    """What could not be looked for yet, and in which modules."""
+class PendingSearch:
+    """A search that has to be repeated in modules that were still being imported."""
 
     group: GroupBinding
     member: MemberBinding
@@ -28,21 +27,27 @@ class _Later:
 
 class References:
     """Changes references that were captured before a target was bound, and takes them back after
-    its Group has ended. Whoever calls it holds the report's lock, but for `look_again`."""
+    its Group has ended. Whoever calls it holds the report's lock, but for `retry_pending`, which
+    is called again after the import of a module that was given to `follow` has ended."""
 
     def __init__(
-        self, report: OptimizationReport, modules: Modules, declared: Container[str]
+        self,
+        report: OptimizationReport,
+        modules: Modules,
+        declared: Container[str],
+        follow: Callable[[str], None],
     ) -> None:
         self._report = report
         self._modules = modules
         self._declared = declared
-        self._later: list[_Later] = []
+        self._follow = follow
+        self._pending: list[PendingSearch] = []
 
     def rebind(
         self, group: GroupBinding, member: MemberBinding, exchange: binding.Exchange
     ) -> None:
         """Changes who holds the old object of an exchange."""
-        self._note(_Later(group, member, exchange, self._rebind(group, member, exchange)))
+        self._note(PendingSearch(group, member, exchange, self._rebind(group, member, exchange)))
 
     def take_back(self, group: GroupBinding) -> None:
         """Takes back from others what they took from the targets of a Group while it was live."""
@@ -50,23 +55,26 @@ class References:
             if isinstance(member, MemberBinding):
                 for exchange in reversed(member.exchanges):
                     unfinished = binding.take_back(member, exchange, self._modules)
-                    self._note(_Later(group, member, exchange, unfinished))
+                    self._note(PendingSearch(group, member, exchange, unfinished))
 
-    def look_again(self) -> None:
-        """Looks into the modules that have ended since."""
+    def retry_pending(self) -> None:
+        """Looks into the modules whose import has ended since."""
         with self._report.lock:
-            waiting, self._later = self._later, []
-            for each in waiting:
-                if not each.group.state.is_open:
-                    unfinished = binding.take_back(
-                        each.member, each.exchange, self._modules, each.modules
-                    )
-                elif each.member.exchange is each.exchange:
-                    unfinished = self._rebind(each.group, each.member, each.exchange, each.modules)
-                else:  # the target's module has run again and been bound anew
-                    continue
-                if unfinished:
-                    self._later.append(attrs.evolve(each, modules=unfinished))
+            for each in list(self._pending):
+                unfinished = self._retry(each)
+                if unfinished and unfinished != each.modules:
+                    self._pending.append(attrs.evolve(each, modules=unfinished))
+                if unfinished != each.modules and each in self._pending:
+                    self._pending.remove(each)
+
+    def _retry(self, search: PendingSearch) -> set[str]:
+        """The modules that have to be searched still."""
+        member, exchange = search.member, search.exchange
+        if not search.group.state.is_open:
+            return binding.take_back(member, exchange, self._modules, search.modules)
+        if member.exchange is exchange:
+            return self._rebind(search.group, member, exchange, search.modules)
+        return set()  # the target's module has run again and been bound anew
 
     def _rebind(
         self,
@@ -80,12 +88,8 @@ class References:
             group.transaction, member, exchange, home, self._modules, self._declared, only
         )
 
-    def _note(self, later: _Later) -> None:
-        if later.modules:
-            self._later.append(later)
-            for name in later.modules:
-                when_finished(name, self._import_has_ended)
-
-    def _import_has_ended(self) -> None:
-        self.look_again()
-        self._report.changed()
+    def _note(self, search: PendingSearch) -> None:
+        if search.modules:
+            self._pending.append(search)
+            for name in search.modules:
+                self._follow(name)

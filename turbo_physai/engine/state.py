@@ -18,6 +18,7 @@ from turbo_physai.declarations import (
     Replacement,
 )
 from turbo_physai.declarations.names import ObjectPath
+from turbo_physai.engine.claims import Claim
 from turbo_physai.engine.transaction import Change, Transaction
 from turbo_physai.report import GroupExecution, GroupState, MemberExecution
 
@@ -45,6 +46,9 @@ class Site:
     def is_bound(self, module: Any, runs: int) -> bool:
         return self.bound_in is module and self.runs == runs
 
+    def bind(self, module: Any, runs: int) -> None:
+        self.bound_in, self.runs = module, runs
+
 
 @attrs.define(eq=False)
 class MemberBinding:
@@ -56,7 +60,7 @@ class MemberBinding:
         execution: its record in the report.
         exchanges: the objects that were exchanged, one pair per run of the target's module.
         waits_for: a module that was still being imported when it was needed.
-        busy: whether some thread is binding it now.
+        claim: of the thread that binds it.
     """
 
     declared: Replacement
@@ -64,7 +68,7 @@ class MemberBinding:
     execution: MemberExecution
     exchanges: list[Exchange] = attrs.field(factory=list)
     waits_for: str | None = None
-    busy: bool = False
+    claim: Claim = attrs.field(factory=Claim)
 
     @property
     def exchange(self) -> Exchange | None:
@@ -106,7 +110,7 @@ class ImportBinding:
         bound_in, runs: the module object that it last acted on, and which run of its body.
         freed: what it took out of a registry until the module has run.
         held: what it changed until the module has run.
-        busy: whether some thread is binding it now.
+        claim: of the thread that binds it.
     """
 
     declared: ImportDeclaration
@@ -116,7 +120,7 @@ class ImportBinding:
     runs: int = 0
     freed: dict[str, Any] = attrs.field(factory=dict)
     held: Change | None = None
-    busy: bool = False
+    claim: Claim = attrs.field(factory=Claim)
 
     @property
     def is_bound(self) -> bool:
@@ -143,14 +147,21 @@ class ImportBinding:
 
 @attrs.define(eq=False)
 class GroupBinding:
-    """One Group at work: its plan, its members, its transaction and its record in the report."""
+    """One Group at work: its plan, its members, its transaction and its record in the report.
+
+    Attributes:
+        checked: whether its evidence was gathered.
+        checking: the claim of the thread that gathers it.
+        ending: the state and reason that it ends with, until everything was taken back.
+    """
 
     prepared: PreparedGroup
     members: tuple[MemberBinding | ImportBinding, ...]
     execution: GroupExecution
     transaction: Transaction = attrs.field(factory=Transaction)
     checked: bool = False
-    checking: bool = False
+    checking: Claim = attrs.field(factory=Claim)
+    ending: tuple[GroupState, str] | None = None
 
     @property
     def id(self) -> str:
@@ -159,6 +170,11 @@ class GroupBinding:
     @property
     def state(self) -> GroupState:
         return self.execution.state
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its members may be bound: no evidence speaks against it, and it has not ended."""
+        return self.state.is_open and self.ending is None and self.prepared.is_possible
 
     def end(self, state: GroupState, reason: str) -> None:
         self.execution.state, self.execution.reason = state, reason

@@ -1,4 +1,9 @@
-"""The writes of one Group: each remembered raw, verified, and taken back in reverse."""
+"""The writes of one Group: each remembered raw, verified, and taken back in reverse.
+
+An interrupt may arrive between any two steps, and a fork may copy any state between them. So a
+change is remembered before it is made and forgotten after it was taken back; doing either again is
+harmless.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ from typing import Any
 import attrs
 
 from turbo_physai.engine.slot import ABSENT, Slot, describe
+from turbo_physai.report.plain import shown, text
 
 
 class RestoreError(Exception):
@@ -35,6 +41,7 @@ class Transaction:
 
     def __init__(self) -> None:
         self._changes: list[Change] = []
+        self._failures: list[str] = []
 
     def __bool__(self) -> bool:
         """Whether there is anything to take back."""
@@ -76,16 +83,16 @@ class Transaction:
         Raises:
             RestoreError: naming each slot that does not hold what it held, after all were tried.
         """
-        failures = []
         while self._changes:
-            change = self._changes.pop()
+            change = self._changes[-1]
             try:
                 _restore(change)
             except Exception as error:
                 where = f"{change.slot.name!r} of {describe(change.slot.owner)}"
-                failures.append(f"{where} {error}")
-        if failures:
-            raise RestoreError("; ".join(failures))
+                self._failures.append(f"{where} {text(error)}")
+            self._changes.pop()
+        if self._failures:
+            raise RestoreError("; ".join(self._failures))
 
 
 def _restore(change: Change) -> None:
@@ -93,7 +100,7 @@ def _restore(change: Change) -> None:
     if held is change.before or (change.captured and held is not change.after):
         return
     if held is not change.after:
-        raise RestoreError(f"holds {held!r}, which somebody else put there")
+        raise RestoreError(f"holds {shown(held)}, which somebody else put there")
     change.slot.write(change.before)
     if change.slot.raw() is not change.before:
-        raise RestoreError(f"does not take back {change.before!r}")
+        raise RestoreError(f"does not take back {shown(change.before)}")

@@ -24,7 +24,7 @@ import attrs
 import torch
 from torch._dynamo.utils import counters
 
-from turbo_physai.report import Facts, facts
+from turbo_physai.report import Metrics, metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +49,7 @@ def compiled(original: Callable[..., Any], options: CompileOptions) -> Callable[
     Raises:
         Exception: what `torch.compile` says of the options' values; nothing is compiled yet.
     """
-    told, arguments = facts(), attrs.asdict(options, recurse=False)
+    told, arguments = metrics(), attrs.asdict(options, recurse=False)
     variants = {"train": _Variant("train", _compile(original, "train", arguments), told)}
     name = f"{original.__module__}.{original.__qualname__}"
     failed = False
@@ -110,7 +110,7 @@ class _Variant:
 
     state: str
     call: Callable[..., Any]
-    told: Facts
+    told: Metrics
     graphs: int = 0
     recompiles: int = 0
     breaks: Counter[str] = attrs.field(factory=Counter)
@@ -135,7 +135,7 @@ class _Variant:
         }
         if self.breaks:
             told["reasons"] = [reason.partition("\n")[0] for reason in self.breaks]
-        self.told.tell(**{self.state: told})
+        self.told.set(**{self.state: told})
 
 
 def _graphs() -> int:
@@ -146,11 +146,11 @@ def _is_of_compiler(error: BaseException) -> bool:
     return type(error).__module__.startswith(("torch._dynamo", "torch._inductor"))
 
 
-def _tell_failure(told: Facts, name: str, error: Exception) -> None:
+def _tell_failure(told: Metrics, name: str, error: Exception) -> None:
     first_paragraph = str(error).strip().partition("\n\n")[0]
     reason = f"{type(error).__name__}: {' '.join(first_paragraph.split())}"
     text = f"{name} could not be compiled and runs as it was: {reason}"
     logger.warning("turbo_physai: %s", text)
     logger.debug("turbo_physai: %s", name, exc_info=error)
     told.warn(text)
-    told.tell(fallback=reason)
+    told.set(fallback=reason)

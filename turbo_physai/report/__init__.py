@@ -8,21 +8,21 @@ from turbo_physai.report.execution import (
     MemberState,
     Origin,
 )
-from turbo_physai.report.facts import Facts, ReportedFacts, facts, telling
 from turbo_physai.report.journal import Journal
+from turbo_physai.report.metrics import Metrics, ReportedMetrics, collecting, metrics
 from turbo_physai.report.report import OptimizationReport
 
 __all__ = [
-    "Facts",
     "Failure",
     "GroupExecution",
     "GroupState",
     "Journal",
     "MemberExecution",
     "MemberState",
+    "Metrics",
     "OptimizationReport",
     "Origin",
-    "ReportedFacts",
-    "facts",
-    "telling",
+    "ReportedMetrics",
+    "collecting",
+    "metrics",
 ]

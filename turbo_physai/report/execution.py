@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from turbo_physai.evidence import BackendResult
+from turbo_physai.report.plain import text as text_of
 
 
 class GroupState(str, Enum):
@@ -60,7 +61,7 @@ class Failure:
     @classmethod
     def of(cls, error: BaseException) -> Failure:
         text = "".join(traceback.format_exception(error))
-        return cls(type(error).__name__, str(error), text)
+        return cls(type(error).__name__, text_of(error), text)
 
     def __str__(self) -> str:
         return f"{self.type}: {self.message}"
@@ -84,8 +85,8 @@ class MemberExecution:
         captured: names that held the original and were changed with it.
         left: names that hold the original and could not be changed.
         note: what there is to say of it beyond its state.
-        facts: what the replacement tells of itself while it works.
         backend: what serves the replacement in this process, where that is known.
+        metrics: what the replacement reports of itself while it works.
         error: what went wrong.
     """
 
@@ -101,8 +102,8 @@ class MemberExecution:
     captured: list[str] = attrs.field(factory=list)
     left: list[str] = attrs.field(factory=list)
     note: str = ""
-    facts: dict[str, Any] = attrs.field(factory=dict)
     backend: BackendResult | None = None
+    metrics: dict[str, Any] = attrs.field(factory=dict)
     error: Failure | None = None
 
 

@@ -134,7 +134,11 @@ class OptimizationReport:
             raise OptimizationNotAppliedError(not_applied, self)
 
     def on_final(self, callback: Callable[[OptimizationReport], object]) -> None:
-        """Calls `callback(report)` once: when the report becomes final, or now if it is."""
+        """Calls `callback(report)` once: when the report becomes final, or now if it is.
+
+        An Exception that it raises is logged. Anything else, such as SystemExit, leaves the model's
+        import statement in which the report became final.
+        """
         with self.lock:
             if not self._final:
                 self._callbacks.append(callback)
@@ -147,13 +151,14 @@ class OptimizationReport:
             return  # what a forked child does is no part of its parent's report
         with self.lock:
             settled = all(g.state is not GroupState.PENDING for g in self.execution.values())
-            became_final, self._final = settled and not self._final, self._final or settled
+            self._final = self._final or settled
             self.save()
-            callbacks = self._callbacks if became_final else []
-            if became_final:
-                self._callbacks = []
-        for callback in callbacks:
-            self._call(callback)
+        # One that an interrupt keeps from being called is called with the next change.
+        while self._final and self._callbacks:
+            with self.lock:
+                callback = self._callbacks.pop(0) if self._callbacks else None
+            if callback is not None:
+                self._call(callback)
         self.observer.changed()
 
     def save(self) -> None:

@@ -82,8 +82,8 @@ def _member(member: MemberExecution) -> Iterator[str]:
         yield f"    - {before}{by}{member.replacement}"
     if member.backend is not None:
         yield f"    - backend: {member.backend}"
-    for name, fact in member.facts.items():
-        yield f"    - {name}: {_plainly(fact)}"
+    for name, value in member.metrics.items():
+        yield f"    - {name}: {_plainly(value)}"
     if member.captured:
         yield f"    - also changed: {', '.join(member.captured)}"
     if member.left:
@@ -92,7 +92,7 @@ def _member(member: MemberExecution) -> Iterator[str]:
         yield f"    - error: {member.error}"
 
 
-def _plainly(fact: Any) -> str:
-    if isinstance(fact, dict):
-        return ", ".join(f"{name} {value}" for name, value in fact.items())
-    return str(fact)
+def _plainly(metric: Any) -> str:
+    if isinstance(metric, dict):
+        return ", ".join(f"{name} {value}" for name, value in metric.items())
+    return str(metric)

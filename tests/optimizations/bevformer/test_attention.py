@@ -6,7 +6,7 @@ import torch
 
 from turbo_physai.optimizations.bevformer import attention as fused
 from turbo_physai.optimizations.bevformer.options import SpatialCrossAttentionOptions
-from turbo_physai.report.facts import telling
+from turbo_physai.report.metrics import collecting
 
 C, HEADS = 32, 4
 BATCHES = pytest.mark.parametrize("batch", [1, 2])
@@ -114,7 +114,7 @@ def warnings_of(module, visibility, batch):
         def warn(self, text):
             told.append(text)
 
-    with telling(Metrics()):
+    with collecting(Metrics()):
         forward = fused_forward(module, visibility=visibility)
     arguments, _ = spatial_inputs(batch)
     for _ in range(2):

@@ -50,12 +50,12 @@ def test_the_examples_encoder_has_no_graph_breaks_and_trains_the_same(tmp_path):
     compiled = ("bevformer.compile.encoder", "bevformer.compile.decoder")
     losses, groups = train(tmp_path, *compiled, options={"backend": "aot_eager"})
     encoder, decoder = (groups[id_] for id_ in compiled)
-    told = encoder["members"][0]["facts"]
+    told = encoder["members"][0]["metrics"]
     # The older frame of the queue is encoded in evaluation, the newer one in training. The first
     # layer's query has other strides than the others'.
     assert set(told) == {"eval without gradients", "train"}
     assert all(fact["graph_breaks"] == 0 and fact["graphs"] == 2 for fact in told.values())
-    assert decoder["members"][0]["facts"]["train"]["graphs"] >= 1
+    assert decoder["members"][0]["metrics"]["train"]["graphs"] >= 1
     assert encoder["warnings"] == decoder["warnings"] == []
     assert losses == pytest.approx(train(tmp_path)[0], rel=1e-5)
 

@@ -19,7 +19,7 @@ from turbo_physai.kernels import (
     supports_head_dim,
     temporal_self_attention,
 )
-from turbo_physai.report import facts
+from turbo_physai.report import metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,7 @@ def spatial_cross_attention_forward(
         original: the method.
         options: whose cameras see a query; it makes a difference for batches of two and more.
     """
-    first_item, report = options.visibility == "first_item", facts()
+    first_item, report = options.visibility == "first_item", metrics()
     warn_once = cache(lambda: report.warn(OTHER_ITEMS))
 
     def forward(

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from turbo_physai.kernels import linear
 from turbo_physai.kernels.ops._matrix_product import onednn_pays
-from turbo_physai.report import facts
+from turbo_physai.report import metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ def initialize(original: Callable[..., None], options: NoOptions) -> Callable[..
     """`PerceptionTransformer.__init__`, after which its `torch.nn.Linear` layers, those of encoder
     and decoder among them, are `Linear`. Where nothing is won by that, the original."""
     pays = onednn_pays()
-    facts().tell(library="oneDNN" if pays else "that of torch, which is as fast on this machine")
+    metrics().set(library="oneDNN" if pays else "that of torch, which is as fast on this machine")
     if not pays:
         return original
 

@@ -7,12 +7,12 @@ TELLING = """
     import turbo_physai
 
     def counting(f, options):
-        told, calls = turbo_physai.facts(), 0
+        told, calls = turbo_physai.metrics(), 0
 
         def counted(x):
             nonlocal calls
             calls += 1
-            told.tell(calls={"all": calls})
+            told.set(calls={"all": calls})
             if x < 0:
                 told.warn("negative")
             return f(x)
@@ -32,12 +32,12 @@ def test_what_it_tells_after_the_report_was_final_is_in_the_journal(project):
     printed = project.run("""
         report = apply()
         import model
-        assert report.final and report.execution["g"].members[0].facts == {}
+        assert report.final and report.execution["g"].members[0].metrics == {}
         model.f(1), model.f(-1), model.f(-1)
         print(report)
         os._exit(0)
     """)
-    assert journal(project)["members"][0]["facts"] == {"calls": {"all": 3}}
+    assert journal(project)["members"][0]["metrics"] == {"calls": {"all": 3}}
     assert journal(project)["warnings"] == ["negative"]
     assert "    - calls: all 3\n" in printed
     assert "- warning: negative\n" in printed
@@ -56,11 +56,11 @@ def test_a_forked_child_tells_nothing_in_its_parents_name(project):
             os._exit(0)
         os.waitpid(child, 0)
     """)
-    assert journal(project)["members"][0]["facts"] == {"calls": {"all": 1}}
+    assert journal(project)["members"][0]["metrics"] == {"calls": {"all": 1}}
 
 
 def test_outside_of_a_factory_nobody_listens():
     import turbo_physai
 
-    turbo_physai.facts().tell(calls=1)
-    turbo_physai.facts().warn("nobody hears")
+    turbo_physai.metrics().set(calls=1)
+    turbo_physai.metrics().warn("nobody hears")
