@@ -164,7 +164,7 @@ def test_code_that_is_trusted_passes(model):
     digest = model.script("""
         from turbo_physai.evidence import examine, hashes
         from turbo_physai.declarations.names import ObjectPath
-        print(hashes.ast_hash(examine.read(ObjectPath.parse("model.ops.f")).found.nodes))
+        print(hashes.ast_hash(examine.read(ObjectPath("model.ops.f")).found.nodes))
     """).stdout.strip()
     config = model.path / "optimization.yaml"
     trust = f"    trust: {{ast_hashes: {{model.ops.f: ['{digest}']}}}}\n"

@@ -21,6 +21,7 @@ from turbo_physai.declarations import (
     replace_import,
     wrap,
 )
+from turbo_physai.engine.metrics import metrics
 from turbo_physai.errors import (
     OptimizationConfigError,
     OptimizationConfigNotFoundError,
@@ -30,7 +31,7 @@ from turbo_physai.errors import (
 )
 from turbo_physai.evidence import BackendResult, CompatibilityContext, CompatibilityResult
 from turbo_physai.plan import PreparedExecution
-from turbo_physai.report import OptimizationReport, metrics
+from turbo_physai.report import OptimizationReport
 
 __all__ = [
     "BackendResult",

@@ -16,9 +16,10 @@ from turbo_physai.config import OptimizationConfig, OptimizationConfigCatalog, l
 from turbo_physai.config.runtime import RUNTIME_CONFIG_VARIABLE
 from turbo_physai.declarations import Registry
 from turbo_physai.declarations.names import texts
-from turbo_physai.engine import Engine, bindings
+from turbo_physai.engine.engine import Engine
+from turbo_physai.engine.records import Records
 from turbo_physai.errors import TurboPhysAIError
-from turbo_physai.plan import PreparedExecution, collect, gather, prepare
+from turbo_physai.plan import PreparedExecution, collect, prepare
 from turbo_physai.process import ranks
 from turbo_physai.process.role import ProcessRole
 from turbo_physai.report import Journal, OptimizationReport, journal
@@ -110,10 +111,10 @@ def check(
     request = _Request(
         optimization_config_path, model, registry, catalog, force_groups, disable_groups
     )
-    config, prepared = _prepare(request)
+    prepared = _prepare(request)[1]
     for group in prepared.groups.values():
         if group.is_possible:
-            prepared.take(group, gather(group, config.compatibility))
+            prepared.take(group, group.examiner.gather())
     return prepared
 
 
@@ -177,13 +178,12 @@ def _apply(
     applied: _Applied, request: _Request, *, log_report: bool, strict: bool
 ) -> OptimizationReport:
     config, prepared = _prepare(request)
-    groups = bindings(prepared)
+    records = Records(prepared)
     run_id = ranks.run_id()
     report = OptimizationReport(
         run_id,
         config,
-        prepared,
-        {group.id: group.execution for group in groups},
+        records,
         Journal(journal.place(run_id)),
         ProcessRole(),
         os.environ.get(RUNTIME_CONFIG_VARIABLE),
@@ -197,7 +197,7 @@ def _apply(
     if _is_off():
         report.changed()
         return report
-    engine = Engine(report, groups)
+    engine = Engine(records, report)
     atexit.register(lambda: report.observer.end(engine.close))
     engine.start()
     return report

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-    from turbo_physai.report import OptimizationReport
 
 
 class TurboPhysAIError(Exception):
@@ -60,7 +58,7 @@ class OptimizationNotAppliedError(TurboPhysAIError):
         report: the OptimizationReport at that moment.
     """
 
-    def __init__(self, groups: Mapping[str, str], report: OptimizationReport) -> None:
+    def __init__(self, groups: Mapping[str, str], report: Any) -> None:
         self.groups = dict(groups)
         self.report = report
         super().__init__("; ".join(f"{id_} is {why}" for id_, why in groups.items()))
@@ -73,7 +71,7 @@ class OptimizationRollbackError(TurboPhysAIError):
     at that moment.
     """
 
-    def __init__(self, message: str, report: OptimizationReport | None = None) -> None:
+    def __init__(self, message: str, report: Any = None) -> None:
         self.report = report
         super().__init__(message)
 

@@ -106,6 +106,6 @@ def test_a_registry_holds_one_group_per_id():
     ],
 )
 def test_a_path_names_the_modules_that_may_hold_the_object(text, modules, names):
-    path = ObjectPath.parse(text)
+    path = ObjectPath(text)
     assert path.modules == modules
     assert path.names_in(modules[0] if ":" in text else "a.b") == names

@@ -6,6 +6,7 @@ import pytest
 
 from turbo_physai.config import Compatibility
 from turbo_physai.evidence import surroundings
+from turbo_physai.evidence.repository import Repositories
 
 NAME = "fundamentalvision/BEVFormer"
 
@@ -24,7 +25,7 @@ def outcome(clone, remote, commits=None):
     if remote is not None:
         subprocess.run(["git", "remote", "add", "origin", remote], cwd=clone, check=True)
     stated = Compatibility(repository=(NAME,), commits=commits)
-    return {check.name: check.outcome for check in surroundings.repository(stated, clone)}
+    return {check.name: check.outcome for check in surroundings.repository(stated, clone, Repositories())}
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ import attrs
 import yaml
 
 from turbo_physai.config import OptimizationConfigCatalog, load
-from turbo_physai.declarations import Registry, Replacement
-from turbo_physai.declarations.names import ObjectPath
+from turbo_physai.declarations import ObjectPath, Registry
 from turbo_physai.errors import Fault, OptimizationConfigError
 from turbo_physai.evidence import examine, hashes, surroundings
 from turbo_physai.evidence.definitions import Definition
+from turbo_physai.evidence.repository import Repositories
 from turbo_physai.plan.prepare import collect, prepare
 
 
@@ -52,7 +52,7 @@ def generate(recipe: Path, checkout: Path, registry: Registry | None = None) -> 
         stated = attrs.evolve(stated, allow_dirty=False)
     faults = [
         Fault(str(checkout), check.actual or check.reason, check.expected, check.name)
-        for check in surroundings.repository(stated, checkout)
+        for check in surroundings.repository(stated, checkout, Repositories())
         if check.outcome != "pass"
     ]
     document: dict[str, Any] = yaml.safe_load(recipe.read_text(encoding="utf-8"))
@@ -61,7 +61,7 @@ def generate(recipe: Path, checkout: Path, registry: Registry | None = None) -> 
         groups = collect(config, registry)
         prepare(config, groups)
         for entry in document.get("optimization_groups", ()):
-            targets = [m.target for m in groups[entry["id"]].members if isinstance(m, Replacement)]
+            targets = [m.targets[0] for m in groups[entry["id"]].members if m.targets]
             if targets:  # imports are let through for what they are called, not for their code
                 entry["trust"] = _trust(targets, checkout, faults)
     finally:
@@ -72,14 +72,14 @@ def generate(recipe: Path, checkout: Path, registry: Registry | None = None) -> 
     return head + yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=1000)
 
 
-def _trust(targets: list[str], checkout: Path, faults: list[Fault]) -> dict[str, Any]:
+def _trust(targets: list[ObjectPath], checkout: Path, faults: list[Fault]) -> dict[str, Any]:
     by_source, by_tree = {}, {}
     for target in targets:
-        source = examine.read(ObjectPath.parse(target))
+        source = examine.read(target)
         if not isinstance(source.found, Definition):
             accepted = "a class or function defined in the checkout"
-            faults.append(Fault(str(checkout), source.found.reason, accepted, target))
+            faults.append(Fault(str(checkout), source.found.reason, accepted, str(target)))
             continue
-        by_source[target] = [hashes.source_hash(source.found.segments)]
-        by_tree[target] = [hashes.ast_hash(source.found.nodes)]
+        by_source[str(target)] = [hashes.source_hash(source.found.segments)]
+        by_tree[str(target)] = [hashes.ast_hash(source.found.nodes)]
     return {"source_hashes": by_source, "ast_hashes": by_tree}

@@ -1,33 +1,27 @@
 """What can be declared. Everything here is strings and tuples: declaring imports nothing."""
 
-from turbo_physai.declarations.group import Group, Member, group
-from turbo_physai.declarations.imports import (
-    DuringImport,
-    ImportAlias,
-    ImportDeclaration,
-    Inject,
-    OptionalImport,
-    RegistryOverride,
-    ReplaceImport,
-    during_import,
-    import_alias,
-    inject,
-    optional_import,
-    registry_override,
-    replace_import,
-)
+from turbo_physai.declarations.declaration import Declaration, Importing
+from turbo_physai.declarations.during_import import DuringImport, during_import
+from turbo_physai.declarations.group import Group, group
+from turbo_physai.declarations.import_alias import ImportAlias, import_alias
+from turbo_physai.declarations.inject import Inject, inject
+from turbo_physai.declarations.names import ObjectPath
+from turbo_physai.declarations.optional_import import OptionalImport, optional_import
 from turbo_physai.declarations.options import NoOptions, option
 from turbo_physai.declarations.registry import Registry
+from turbo_physai.declarations.registry_override import RegistryOverride, registry_override
+from turbo_physai.declarations.replace_import import ReplaceImport, replace_import
 from turbo_physai.declarations.replacement import Replacement, replace, wrap
 
 __all__ = [
+    "Declaration",
     "DuringImport",
     "Group",
     "ImportAlias",
-    "ImportDeclaration",
+    "Importing",
     "Inject",
-    "Member",
     "NoOptions",
+    "ObjectPath",
     "OptionalImport",
     "Registry",
     "RegistryOverride",

@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from turbo_physai.declarations.imports import ImportDeclaration, ReplaceImport
+from turbo_physai.declarations.declaration import Declaration
 from turbo_physai.declarations.names import ObjectPath, object_path, overlap, texts
 from turbo_physai.declarations.options import NoOptions, options_of
-from turbo_physai.declarations.replacement import Replacement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-Member = Replacement | ImportDeclaration
 
 _ID = re.compile(r"[A-Za-z0-9_]+([.-][A-Za-z0-9_]+)*")
 
@@ -35,20 +32,20 @@ class Group:
     """
 
     id: str
-    members: tuple[Member, ...]
+    members: tuple[Declaration, ...]
     depends_on: tuple[str, ...] = ()
-    compatibility_check: str | None = None
+    compatibility_check: ObjectPath | None = None
     options: type[Any] = NoOptions
 
     @property
     def changes_imports(self) -> bool:
         """Whether it consists of import-compatibility declarations."""
-        return not isinstance(self.members[0], Replacement)
+        return not self.members[0].targets
 
 
 def group(
     id: str,
-    *members: Member,
+    *members: Declaration,
     depends_on: Sequence[str] = (),
     compatibility_check: str | None = None,
     options: type[Any] = NoOptions,
@@ -76,26 +73,27 @@ def group(
     if not members:
         raise ValueError(f"Group {id}: has no members")
     for member in members:
-        if not isinstance(member, Member):
+        if not isinstance(member, Declaration):
             raise TypeError(f"Group {id}: {member!r} is not a declaration such as replace(...)")
-    if len({isinstance(member, Replacement) for member in members}) > 1:
+    if len({bool(member.targets) for member in members}) > 1:
         raise ValueError(
             f"Group {id}: import-compatibility declarations form Groups of their own, "
             "found them beside replace or wrap"
         )
-    claims = Counter(ObjectPath.parse(path).dotted for m in members for path in m.paths)
+    claims = Counter(ObjectPath(path).dotted for m in members for path in m.paths)
     twice = [path for path, count in claims.items() if count > 1]
     if twice:
         raise ValueError(f"Group {id}: changes {', '.join(twice)} more than once")
-    replaced = [member.target for member in members if isinstance(member, ReplaceImport)]
+    replaced = [member.module for member in members if member.claims_module and member.module]
     for one, other in combinations(replaced, 2):
         if overlap(one, other):
             raise ValueError(f"Group {id}: replaces {one} and {other}, which contain one another")
+    check = None
     if compatibility_check is not None:
-        object_path(compatibility_check, f"Group {id}: compatibility_check")
+        check = object_path(compatibility_check, f"Group {id}: compatibility_check")
     try:
         options_of(options)
     except TypeError as error:
         raise TypeError(f"Group {id}: options: {error}") from None
     needed = texts(depends_on, f"Group {id}: depends_on")
-    return Group(id, members, needed, compatibility_check, options)
+    return Group(id, members, needed, check, options)

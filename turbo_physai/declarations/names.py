@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
-import attrs
 
+class ObjectPath(str):
+    """A declared path of an object: ``pkg.mod.Class.method``, or ``pkg.mod:Class.method``, where
+    the colon says which part is the module. A text that is taken apart once."""
 
-@attrs.frozen
-class ObjectPath:
-    """A declared path of an object: ``pkg.mod.Class.method``, or ``pkg.mod:Class.method``.
+    @cached_property
+    def parts(self) -> tuple[str, ...]:
+        """Its names."""
+        module, colon, name = self.partition(":")
+        return (*module.split("."), *(name.split(".") if colon else ()))
 
-    Attributes:
-        text: the path as declared.
-        parts: its names.
-        split: how many of them name the module; None where no colon says so.
-    """
-
-    text: str
-    parts: tuple[str, ...]
-    split: int | None
-
-    @classmethod
-    def parse(cls, text: str) -> ObjectPath:
-        module, colon, name = text.partition(":")
-        parts = (*module.split("."), *(name.split(".") if colon else ()))
-        return cls(text, parts, len(module.split(".")) if colon else None)
-
-    @property
+    @cached_property
     def modules(self) -> tuple[str, ...]:
         """The modules that may hold the object, longest first."""
-        if self.split is not None:
-            return (".".join(self.parts[: self.split]),)
+        module, colon, _ = self.partition(":")
+        if colon:
+            return (module,)
         return tuple(".".join(self.parts[:n]) for n in range(len(self.parts) - 1, 0, -1))
 
     def names_in(self, module: str) -> tuple[str, ...]:
@@ -41,7 +31,7 @@ class ObjectPath:
     @property
     def dotted(self) -> str:
         """The path without its colon: two spellings of one target are equal in it."""
-        return ".".join(self.parts)
+        return self.replace(":", ".")
 
 
 def module_path(value: Any, what: str) -> str:
@@ -53,7 +43,7 @@ def module_path(value: Any, what: str) -> str:
     return value
 
 
-def object_path(value: Any, what: str) -> str:
+def object_path(value: Any, what: str) -> ObjectPath:
     """Checks that `value` is the path of an object inside a module and returns it."""
     if not isinstance(value, str):
         raise TypeError(f"{what} is a text such as 'pkg.mod.name', found {value!r}")
@@ -63,19 +53,29 @@ def object_path(value: Any, what: str) -> str:
             f"{what} is a dotted name such as 'pkg.mod.name' or 'pkg.mod:Class.method', "
             f"found {value!r}"
         )
+    return ObjectPath(value)
+
+
+def changed_module(value: Any, what: str) -> str:
+    """Checks that `value` is the name of a module that may be changed and returns it."""
+    return _not_ours(module_path(value, what), what)
+
+
+def changed_object(value: Any, what: str) -> ObjectPath:
+    """Checks that `value` is the path of an object that may be changed and returns it."""
+    return ObjectPath(_not_ours(object_path(value, what), what))
+
+
+def one_name(value: Any, what: str) -> str:
+    """Checks that `value` is one name and returns it."""
+    if not isinstance(value, str) or not value.isidentifier():
+        raise ValueError(f"{what} is one name, found {value!r}")
     return value
 
 
 def overlap(one: str, other: str) -> bool:
     """Whether one of two modules is the other or lies inside it."""
     return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
-
-
-def of_others(path: str, what: str) -> str:
-    """Checks that `path`, which is to be changed, is not one of ours and returns it."""
-    if ObjectPath.parse(path).parts[0] == "turbo_physai":
-        raise ValueError(f"{what}: turbo_physai does not change itself, found {path!r}")
-    return path
 
 
 def texts(value: Any, what: str) -> tuple[str, ...]:
@@ -87,3 +87,9 @@ def texts(value: Any, what: str) -> tuple[str, ...]:
         if not isinstance(item, str):
             raise TypeError(f"{what} is a sequence of texts, found {item!r} in it")
     return result
+
+
+def _not_ours(path: str, what: str) -> str:
+    if ObjectPath(path).parts[0] == "turbo_physai":
+        raise ValueError(f"{what}: turbo_physai does not change itself, found {path!r}")
+    return path

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from turbo_physai.declarations.names import ObjectPath, object_path, of_others, texts
+from turbo_physai.declarations.declaration import Declaration, Importing
+from turbo_physai.declarations.names import ObjectPath, changed_object, object_path, texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 @attrs.frozen
-class Replacement:
+class Replacement(Declaration):
     """One declared change of one object.
 
     Attributes:
@@ -29,26 +30,33 @@ class Replacement:
     """
 
     kind: Literal["replace", "wrap"]
-    target: str
-    replacement: str
-    aliases: tuple[str, ...] = ()
-    runtime_condition: str | None = None
-    backend: str | None = None
+    target: ObjectPath
+    replacement: ObjectPath
+    aliases: tuple[ObjectPath, ...] = ()
+    runtime_condition: ObjectPath | None = None
+    backend: ObjectPath | None = None
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Every path that it changes, the target first."""
+        return self.targets
+
+    @property
+    def targets(self) -> tuple[ObjectPath, ...]:
         return (self.target, *self.aliases)
 
     @property
-    def uses(self) -> tuple[str, ...]:
-        """The paths of the objects that it brings in."""
+    def uses(self) -> tuple[ObjectPath, ...]:
         return tuple(filter(None, (self.replacement, self.runtime_condition, self.backend)))
 
     @property
     def modules(self) -> frozenset[str]:
-        """The modules that may hold one of these paths."""
-        return frozenset(name for path in self.paths for name in ObjectPath.parse(path).modules)
+        return frozenset(name for path in self.targets for name in path.modules)
+
+    def make(self, importing: Importing) -> Any:
+        return importing.make_exchange()
+
+    def put(self, importing: Importing, made: Any) -> None:
+        importing.put_exchange(made)
 
 
 def replace(
@@ -90,19 +98,14 @@ def _declare(
     runtime_condition: str | None,
     backend: str | None,
 ) -> Replacement:
-    if runtime_condition is not None:
-        object_path(runtime_condition, f"{kind}: runtime_condition")
-    if backend is not None:
-        object_path(backend, f"{kind}: backend")
+    def optional(path: str | None, what: str) -> ObjectPath | None:
+        return None if path is None else object_path(path, f"{kind}: {what}")
+
     return Replacement(
         kind,
-        _changed(target, f"{kind}: target"),
+        changed_object(target, f"{kind}: target"),
         object_path(replacement, f"{kind}: replacement"),
-        tuple(_changed(a, f"{kind}: alias") for a in texts(aliases, f"{kind}: aliases")),
-        runtime_condition,
-        backend,
+        tuple(changed_object(a, f"{kind}: alias") for a in texts(aliases, f"{kind}: aliases")),
+        optional(runtime_condition, "runtime_condition"),
+        optional(backend, "backend"),
     )
-
-
-def _changed(path: str, what: str) -> str:
-    return of_others(object_path(path, what), what)

@@ -6,20 +6,18 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from turbo_physai.engine.import_state import is_lazy, is_reloading, is_unfinished, when_finished
 from turbo_physai.engine.loader import Events, watch
-from turbo_physai.engine.state import ImportBinding
 from turbo_physai.errors import OptimizationRollbackError
 from turbo_physai.evidence import Check
 
 if TYPE_CHECKING:
     from turbo_physai.engine.finder import WatchingFinder
     from turbo_physai.engine.modules import Modules
-    from turbo_physai.engine.state import GroupBinding, MemberBinding
-    from turbo_physai.report import OptimizationReport
+    from turbo_physai.engine.records import GroupRecord, MemberRecord, Records
 
 logger = logging.getLogger("turbo_physai")
 
@@ -33,14 +31,14 @@ class Arrivals:
 
     def __init__(
         self,
-        report: OptimizationReport,
-        groups: Iterable[GroupBinding],
+        records: Records,
+        members: Mapping[str, Iterable[tuple[GroupRecord, MemberRecord]]],
         modules: Modules,
         events: Events,
         settle: Callable[[], None],
     ) -> None:
-        self._report = report
-        self._groups = groups
+        self._records = records
+        self._members = members
         self._modules = modules
         self._events = events
         self._settle = settle
@@ -50,7 +48,7 @@ class Arrivals:
     def adopt(self, finder: WatchingFinder) -> None:
         """Takes note of the targets that are there, and of the imports that are under way."""
         self._check_place(finder)
-        with self._report.lock:
+        with self._records.lock:
             for name, module in self._modules.unannounced():
                 if is_lazy(module):
                     self._watch(name, module)
@@ -59,7 +57,7 @@ class Arrivals:
             # Asked anew: an import that had ended before it could be followed is noticed here.
             for name, module in self._modules.unannounced():
                 if not is_unfinished(module) and not is_reloading(name):
-                    acting = [g for g in self._groups if self._acts_on(g, name)]
+                    acting = [g for g, m in self._members[name] if self._acts_on(m, name)]
                     self._warn("imported_before", name, self.why_late(finder), acting)
                     self._modules.end(name, module)
 
@@ -99,19 +97,14 @@ class Arrivals:
         self._followed.discard(name)
         # The garbage collector may have ended the import's lock while this thread held ours: then
         # nothing foreign may run, and the caller is in the middle of things.
-        if self._report.lock._is_owned():  # type: ignore[attr-defined]
+        if self._records.lock._is_owned():  # type: ignore[attr-defined]
             return
         # Nothing that is raised here reaches the program. The report has it, and strict mode ends
         # the process at the next change, or sets its exit code.
         with contextlib.suppress(OptimizationRollbackError, SystemExit):
             self._settle()
 
-    def _acts_on(self, group: GroupBinding, module: str) -> bool:
-        return any(self._holds(member, module) for member in group.members)
-
-    def _holds(self, member: MemberBinding | ImportBinding, module: str) -> bool:
-        if isinstance(member, ImportBinding):
-            return member.module == module
+    def _acts_on(self, member: MemberRecord, module: str) -> bool:
         return any(self._modules.holder(site) == module for site in member.sites)
 
     def _check_place(self, finder: WatchingFinder) -> None:
@@ -129,15 +122,15 @@ class Arrivals:
             )
         else:
             return
-        self._warn("finder", "sys.meta_path", reason, self._groups)
+        self._warn("finder", "sys.meta_path", reason, self._records.groups.values())
 
-    def _warn(self, check: str, subject: str, reason: str, groups: Iterable[GroupBinding]) -> None:
+    def _warn(self, check: str, subject: str, reason: str, groups: Iterable[GroupRecord]) -> None:
         """Adds a warning to each Group that may still be bound, and logs it if it is new."""
         found = Check(check, "warning", subject, reason=reason)
-        with self._report.lock:
+        with self._records.lock:
             new = [g for g in groups if g.is_open and found not in g.prepared.checks]
             for group in new:
-                self._report.prepared_execution.add_to(group.prepared, [found])
+                self._records.add_check(group, found)
         if new and self.has_started:
             ids = ", ".join(group.id for group in new)
             logger.warning("turbo_physai: %s: %s (Groups: %s)", subject, reason, ids)

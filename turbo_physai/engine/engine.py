@@ -1,8 +1,8 @@
 """The engine: follows each watched module through its import and binds what was declared for it.
 
-One lock, the report's, guards states and slots. It is never held while a module body, a
+One lock, that of the records, guards states and slots. It is never held while a module body, a
 replacement's module or a wrapper factory runs: those import, and so take locks of the import
-system. A member is claimed under the lock, made without it, and installed under it again.
+system. A member is claimed under the lock, made without it, and put in place under it again.
 """
 
 from __future__ import annotations
@@ -12,62 +12,70 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from turbo_physai.declarations import ImportAlias, Inject, ReplaceImport
-from turbo_physai.declarations.names import ObjectPath
-from turbo_physai.engine import binding, imports
+from turbo_physai.declarations import ObjectPath
 from turbo_physai.engine.arrivals import Arrivals
+from turbo_physai.engine.checking import Checking
+from turbo_physai.engine.context import ImportContext
 from turbo_physai.engine.finder import WatchingFinder
 from turbo_physai.engine.import_state import is_unfinished
+from turbo_physai.engine.metrics import RecordedMetrics, collecting
 from turbo_physai.engine.modules import Modules
 from turbo_physai.engine.objects import NotReadyError
-from turbo_physai.engine.origins import origin
-from turbo_physai.engine.outcome import Outcomes
+from turbo_physai.engine.provided import record_provided
+from turbo_physai.engine.records import GroupState, MemberState, Origin
 from turbo_physai.engine.references import References
 from turbo_physai.engine.scopes import Scopes
 from turbo_physai.engine.slot import TargetError
-from turbo_physai.engine.state import GroupBinding, ImportBinding, MemberBinding
+from turbo_physai.engine.transitions import Transitions
+from turbo_physai.engine.unbound import why_unbound
 from turbo_physai.errors import OptimizationRollbackError
-from turbo_physai.evidence import examine
-from turbo_physai.evidence.definitions import Missing, Unknown
-from turbo_physai.plan import Evidence, confirm, gather, regather
-from turbo_physai.report import GroupState, MemberState, ReportedMetrics, collecting
 
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import FrameType, ModuleType
 
-    from turbo_physai.report import OptimizationReport
+    from turbo_physai.engine.listener import Listener
+    from turbo_physai.engine.records import GroupRecord, MemberRecord, Records
 
 
 class Engine:
-    """Binds the Groups of a report, from `start` to `close`."""
+    """Binds the Groups of the records, from `start` to `close`."""
 
-    def __init__(self, report: OptimizationReport, groups: list[GroupBinding]) -> None:
-        self._report = report
-        self._groups = groups
+    def __init__(self, records: Records, listener: Listener) -> None:
+        self._records = records
+        self._listener = listener
         self._started = time.perf_counter()
-        members = [m for g in groups if g.state.is_open for m in g.members]
-        targets = frozenset(name for m in members for name in m.modules)
-        declared = {ObjectPath.parse(path).dotted for m in members for path in m.paths}
-        self._modules = Modules(targets)
-        self._arrivals = Arrivals(report, groups, self._modules, self, self._settle)
-        self._references = References(report, self._modules, declared, self._arrivals.follow)
-        by_id = {group.id: group for group in groups}
-        self._outcomes = Outcomes(report, by_id, self._references.take_back)
-        self._scopes = Scopes(groups, self._modules, self._outcomes.fail)
-        # Modules of replacements are watched too: one that is half-imported when it is needed is
-        # asked again as soon as it is complete.
-        paths = (m.declared.replacement for m in members if isinstance(m, MemberBinding))
-        sources = {name for path in paths for name in ObjectPath.parse(path).modules}
-        self.finder = WatchingFinder(targets | sources, self)
+        self._order = {id_: i for i, id_ in enumerate(records.groups)}
+        # Groups of which a member may be due, until none is.
+        self._due: dict[str, GroupRecord] = {}
+        self._members: dict[str, list[tuple[GroupRecord, MemberRecord]]] = {}
+        declared: set[str] = set()
+        sources: set[str] = set()
+        for group in records.groups.values():
+            for member in group.members if group.state.is_open else ():
+                for name in member.declared.modules:
+                    self._members.setdefault(name, []).append((group, member))
+                declared.update(ObjectPath(path).dotted for path in member.declared.paths)
+                # Modules of replacements are watched too: one that is half-imported when it is
+                # needed is asked again as soon as it is complete.
+                sources.update(name for path in member.declared.uses[:1] for name in path.modules)
+        self._modules = Modules(frozenset(self._members), self._has_run)
+        self._arrivals = Arrivals(records, self._members, self._modules, self, self._settle)
+        self._references = References(records, self._modules, declared, self._arrivals.follow)
+        self._transitions = Transitions(
+            records, listener, self._references.take_back, self._has_applied
+        )
+        self._checking = Checking(records, self._transitions)
+        self._scopes = Scopes(self._members, self._modules, self._context, self._transitions.fail)
+        self.finder = WatchingFinder(self._members.keys() | sources, self)
 
     def start(self) -> None:
         """Begins to watch, and binds what can be bound in modules that were imported before."""
         os.register_at_fork(after_in_child=self._after_fork)
-        self._outcomes.abandon_dependents()
+        self._transitions.abandon_dependents()
         self.finder.install()
         self._settle()
         self._arrivals.has_started = True
@@ -75,13 +83,15 @@ class Engine:
     def close(self) -> None:
         """Takes note that the process ends: what is pending now was never completed."""
         self._arrivals.adopt(self.finder)
-        self._outcomes.update()
-        with self._report.lock:
-            for group in self._groups:
+        self._transitions.update()
+        why_late = self._arrivals.why_late(self.finder)
+        with self._records.lock:
+            for group in self._records.groups.values():
                 if group.state is GroupState.PENDING:
-                    self._outcomes.abandon(group, self._what_is_missing(group))
-                    self._outcomes.abandon_dependents()
-        self._report.changed()
+                    reason = why_unbound(group, self._modules, why_late)
+                    self._transitions.abandon(group, reason)
+                    self._transitions.abandon_dependents()
+        self._listener.changed(settled=True)
 
     # Events, from the finder and from the loaders of watched modules.
 
@@ -90,26 +100,28 @@ class Engine:
 
     def before(self, spec: ModuleSpec) -> None:
         self._scopes.end_lost()
-        with self._report.lock:
+        with self._records.lock:
             self._modules.begin(spec.name, sys._getframe(1))
-        known = [group.checked for group in self._groups]
+        is_news = False
         for group in self._watching(spec.name):
-            self._check(group, spec)
+            is_first = not group.checked
+            self._checking.gather(group, spec)
+            is_news = is_news or is_first
         self._scopes.begin(spec.name)
-        if known != [group.checked for group in self._groups]:
+        if is_news:
             self._settle()  # what another thread could not bind for want of evidence
         else:
-            self._report.changed()
+            self._listener.changed(settled=False)
 
     def failed(self, name: str, module: ModuleType | None) -> None:
-        with self._report.lock:
+        with self._records.lock:
             ran_again = self._modules.interrupt(name, module)
         self._scopes.end(name)
         # The body of a reload ended in the middle: what it did define is to be bound all the same.
         if ran_again:
             self.after(name, module)
         else:
-            self._settle()  # what another thread left to this one
+            self._settle(retry=False)  # what other threads left to this one
 
     def provides(self, name: str, original: ModuleSpec | None) -> bool:
         return self._provider(name, original) is not None
@@ -119,20 +131,22 @@ class Engine:
         if found is None:
             return None
         group, member = found
+        member.replacement = Origin("an empty stand-in module")
         try:
-            provided = imports.provide(member, module)
+            provided = member.declared.provide(self._context(group, member), module)
         except Exception as error:
-            self._outcomes.fail(group, member, error)
+            self._transitions.fail(group, member, error)
             return None
-        with self._report.lock:
+        with self._records.lock:
             if not group.is_open:
                 return None
-            imports.record_provided(group.transaction, name, provided)
+            member.was_provided = True
+            record_provided(group.transaction, name, provided)
         return provided
 
     def after(self, name: str, module: Any) -> None:
         self._scopes.end(name)
-        with self._report.lock:
+        with self._records.lock:
             if name in self._modules:
                 self._drop_overwritten_changes(name)
             self._modules.end(name, module)
@@ -140,208 +154,131 @@ class Engine:
 
     def _drop_overwritten_changes(self, name: str) -> None:
         """A module that ran again has put new originals over what was bound in it."""
-        for group in self._watching(name):
-            for member in group.members:
-                for site in member.sites if isinstance(member, MemberBinding) else ():
-                    if site.module == name:
-                        with contextlib.suppress(TargetError):  # it is gone: nothing to take back
-                            group.transaction.forget(self._modules.slot(site))
+        for group, member in self._members.get(name, ()):
+            for site in member.sites if group.is_open else ():
+                if site.path is not None and site.module == name:
+                    with contextlib.suppress(TargetError):  # it is gone: nothing to take back
+                        group.transaction.forget(self._modules.slot(site))
 
-    # Evidence.
-
-    def _watching(self, module: str) -> Iterator[GroupBinding]:
-        for group in self._groups:
-            if group.is_open and any(module in m.modules for m in group.members):
-                yield group
+    def _watching(self, module: str) -> Iterator[GroupRecord]:
+        groups = {group.id: group for group, _ in self._members.get(module, ())}
+        return (group for group in groups.values() if group.is_open)
 
     def _provider(
         self, name: str, original: ModuleSpec | None
-    ) -> tuple[GroupBinding, ImportBinding] | None:
-        for group in self._watching(name):
-            for member in group.members:
-                if isinstance(member, ImportBinding) and member.module == name:
-                    replaces = isinstance(member.declared, ReplaceImport)
-                    if replaces or imports.is_optional_and_missing(member, original):
-                        return group, member
+    ) -> tuple[GroupRecord, MemberRecord] | None:
+        for group, member in self._members.get(name, ()):
+            if group.is_open and member.declared.provides(original):
+                return group, member
         return None
 
-    def _check(self, group: GroupBinding, spec: ModuleSpec | None = None) -> bool:
-        """Gathers the evidence for a Group: of all members the first time, later of those whose
-        module runs again. Tells whether the Group may be bound by this thread now."""
-        with self._report.lock:
-            if group.checking.is_held:  # that thread will bind what waits once it has the evidence
-                return False
-            group.checking.take(sys._getframe())
-            first = not group.checked
-        stated = self._report.optimization_config.compatibility
-        try:
-            if first or spec is None:
-                found = gather(group.prepared, stated, spec)
-            else:
-                found = regather(group.prepared, spec)
-        except Exception as error:
-            self._outcomes.fail(group, None, error)
-            found = Evidence([], [])
-        with self._report.lock:
-            group.checked = True
-            group.checking.release()
-        return self._decide(group, found)
-
-    def _decide(self, group: GroupBinding, found: Evidence) -> bool:
-        """Takes in evidence for a Group and ends what it blocks. Tells whether the Group may be
-        bound."""
-        with self._report.lock:
-            self._report.prepared_execution.take(group.prepared, found)
-        self._outcomes.update()
-        return group.is_open
-
-    def _confirm(self, group: GroupBinding, member: MemberBinding, paths: Sequence[str]) -> bool:
-        """Completes what the source left open about objects that are there now. Tells whether the
-        Group may be bound."""
-        if not group.prepared.leaves_open(paths):
-            return True
-        return self._decide(group, confirm(group.prepared, member.declared, paths))
+    def _context(self, group: GroupRecord, member: MemberRecord) -> ImportContext:
+        return ImportContext(group, member, self._modules, self._references)
 
     # Binding.
 
-    def _settle(self) -> None:
-        """Binds everything that can be bound now, and completes what was cut short before."""
+    def _has_run(self, name: str) -> None:
+        """The body of a module has run: what was declared for it may be due."""
+        self._due.update((group.id, group) for group, _ in self._members.get(name, ()))
+
+    def _has_applied(self, applied: GroupRecord) -> None:
+        """A Group is applied: those that depend on it may be due."""
+        groups = self._records.groups.values()
+        self._due.update((g.id, g) for g in groups if applied.id in g.depends_on)
+
+    def _settle(self, *, retry: bool = True) -> None:
+        """Binds everything that can be bound now, and completes what was cut short before.
+
+        Args:
+            retry: whether members whose binding was interrupted are bound too.
+        """
         self._scopes.end_lost()
         self._arrivals.adopt(self.finder)
-        self._outcomes.update()
-        while (claimed := self._claim(sys._getframe())) is not None:
+        self._transitions.update()
+        while (claimed := self._claim(sys._getframe(), retry=retry)) is not None:
             group, member = claimed
-            try:
-                if group.checked or self._check(group):
-                    self._bind(group, member)
-            finally:
-                member.claim.release()
-            self._outcomes.update()
+            if group.checked or self._checking.gather(group):
+                self._bind(group, member)
+            member.claim.release()
+            self._transitions.update([group])
         self._references.retry_pending()
-        self._outcomes.abandon_dependents()
-        self._report.changed()
+        self._transitions.abandon_dependents()
+        self._listener.changed(settled=not self._modules.are_running)
 
-    def _claim(self, frame: FrameType) -> tuple[GroupBinding, MemberBinding | ImportBinding] | None:
+    def _claim(self, frame: FrameType, *, retry: bool) -> tuple[GroupRecord, MemberRecord] | None:
         """Gives the next member that can be bound to the function call `frame`."""
-        with self._report.lock:
-            for group in self._groups:
-                if self._outcomes.is_ready(group) and not group.checking.is_held:
-                    for member in group.members:
-                        if self._can_be_bound(member) and not member.claim.is_held:
-                            member.claim.take(frame)
-                            return group, member
+        with self._records.lock:
+            for id_ in sorted(self._due, key=self._order.__getitem__):
+                group = self._due[id_]
+                is_waiting = group.checking.is_held
+                for member in group.members if self._transitions.is_ready(group) else ():
+                    is_taken = member.claim.is_held or (member.claim.was_lost and not retry)
+                    is_due = any(map(self._modules.is_due, member.sites))
+                    if is_due and self._can_be_bound(member) and not (is_taken or is_waiting):
+                        member.claim.take(frame)
+                        return group, member
+                    is_waiting = is_waiting or is_due
+                if not is_waiting:
+                    del self._due[id_]
         return None
 
-    def _can_be_bound(self, member: MemberBinding | ImportBinding) -> bool:
-        if isinstance(member, ImportBinding):
-            run = self._modules.get(member.module)
-            bound = (member.bound_in, member.runs)
-            return run is not None and bound != (run.module, run.number)
+    def _can_be_bound(self, member: MemberRecord) -> bool:
         if member.waits_for is not None and member.waits_for not in self._modules:
             waited_for = sys.modules.get(member.waits_for)
             if waited_for is not None and is_unfinished(waited_for):
                 return False
-        has_run = self._modules.run_of(member.sites[0]) is not None
-        return has_run and any(map(self._modules.is_due, member.sites))
+        return self._modules.run_of(member.sites[0]) is not None
 
-    def _bind(self, group: GroupBinding, member: MemberBinding | ImportBinding) -> None:
+    def _bind(self, group: GroupRecord, member: MemberRecord) -> None:
         try:
-            if isinstance(member, ImportBinding):
-                self._bind_import(group, member)
-            else:
-                self._bind_object(group, member)
+            self._bind_member(group, member)
         except OptimizationRollbackError:
             raise
         except NotReadyError as error:
             if error.module in self._modules:  # its body has ended, and it did not come
-                self._outcomes.fail(group, member, TargetError(f"{error.module} lacks it"))
-            elif isinstance(member, MemberBinding):
-                member.waits_for, member.execution.note = error.module, str(error)
+                self._transitions.fail(group, member, TargetError(f"{error.module} lacks it"))
+            else:
+                member.waits_for, member.note = error.module, str(error)
+                self._records.revision += 1
         except Exception as error:
-            self._outcomes.fail(group, member, error)
+            self._transitions.fail(group, member, error)
         except BaseException as error:
-            self._outcomes.fail(group, member, error)
+            # An interrupt. A first import fails with it, and the next attempt binds; but a module
+            # that was reloaded stays, with its originals.
+            if any(map(self._modules.was_overwritten, member.sites)):
+                self._transitions.fail(group, member, error)
             raise
 
-    # The record is made, and the binding noted, after every change: a binding that is interrupted
-    # before its end is due again, and what it has done already is found done.
-
-    def _bind_import(self, group: GroupBinding, member: ImportBinding) -> None:
-        run = self._modules[member.module]
-        value = imports.value_of(member)
-        with self._report.lock:
-            if not group.is_open:
-                return
-            if isinstance(member.declared, (ImportAlias, Inject)):
-                imports.add_name(group, member, run.module, value)
-            elif isinstance(member.declared, imports.PROVIDES) and not group.transaction:
-                member.execution.note = "not needed: the module was there"
-            if not member.execution.note:
-                member.execution.replacement = imports.author(member)
-            self._record(member, member.module)
-            member.bound_in, member.runs = run.module, run.number
-
-    def _bind_object(self, group: GroupBinding, member: MemberBinding) -> None:
+    def _bind_member(self, group: GroupRecord, member: MemberRecord) -> None:
         due = [site for site in member.sites if self._modules.is_due(site)]
-        places = [(site, self._modules.run_of(site), self._modules.slot(site)) for site in due]
-        exchange = member.exchange
-        site, _, slot = places[0]
-        if not self._confirm(group, member, [site.path.text for site in due]):
+        runs = [(site, self._modules.run_of(site)) for site in due]
+        context = self._context(group, member)
+        if not self._checking.confirm(group, member, [s.path for s in due if s.path is not None]):
             return
-        if site is member.sites[0] and group.transaction.holds(slot) is None:
-            with collecting(ReportedMetrics(self._report, group.execution, member.execution)):
-                exchange = binding.make(member.declared, slot, group.prepared.options)
-            self._confirm(group, member, member.declared.uses)
-        assert exchange is not None
-        with self._report.lock:
+        with collecting(RecordedMetrics(self._records, self._listener, group, member)):
+            made = member.declared.make(context)
+        self._checking.confirm(group, member, member.declared.uses)
+        with self._records.lock:
             if not group.is_open:
                 return
-            if exchange is not member.exchange:
-                member.exchanges.append(exchange)
-            for site, _, slot in places:
-                binding.put(group.transaction, slot, exchange, site.path.text)
-            if not exchange.is_inherited:
-                self._references.rebind(group, member, exchange)
-            record = member.execution
-            record.original = origin(member.declared.target, exchange.old)
-            record.replacement = origin(member.declared.replacement, exchange.author)
-            record.backend, record.note = exchange.backend, ""
-            self._record(member, member.sites[0].module or "")
-            for site, run, _ in places:
+            # The record is made, and the binding noted, after every change: a binding that is
+            # interrupted before its end is due again, and what it has done already is found done.
+            member.declared.put(context, made)
+            if member.note:  # nothing had to be done
+                member.replacement = None
+            self._record(member)
+            for site, run in runs:
                 assert run is not None
                 site.bind(run.module, run.number)
 
-    def _record(self, member: MemberBinding | ImportBinding, module: str) -> None:
-        record = member.execution
-        record.state, record.module = MemberState.BOUND, module
-        record.seconds = round(time.perf_counter() - self._started, 6)
-        record.times_bound += 1
-
-    # The ends of the process.
-
-    def _what_is_missing(self, group: GroupBinding) -> str:
-        waiting = [m for m in group.members if not m.is_bound]
-        main = getattr(sys.modules.get("__main__"), "__spec__", None)
-        for member in waiting:
-            if main is not None and main.name in member.modules:
-                return f"{main.name} ran as __main__, where it is not patched"
-        notes = [m.execution.note for m in waiting if m.execution.note]
-        return "; ".join(notes or [why for m in waiting for why in self._why_unbound(m)])
-
-    def _why_unbound(self, member: MemberBinding | ImportBinding) -> Iterator[str]:
-        for path in member.missing:
-            found: object = examine.read(ObjectPath.parse(path)).found
-            if isinstance(found, Unknown) and found.is_located:
-                found = None
-            if isinstance(member, MemberBinding) and isinstance(found, (Missing, Unknown)):
-                yield f"never imported: {path} ({found.reason})"
-            elif self._can_be_bound(member):
-                yield f"{path}: {self._arrivals.why_late(self.finder)}"
-            else:
-                yield f"never imported: {path}"
+    def _record(self, member: MemberRecord) -> None:
+        member.state, member.module = MemberState.BOUND, member.sites[0].module
+        member.seconds = round(time.perf_counter() - self._started, 6)
+        member.times_bound += 1
+        self._records.revision += 1
 
     def _after_fork(self) -> None:
         # Only the forking thread lives on. What others had claimed is free without further ado;
         # what they hold locked, and what they changed for the time of an import, is not.
-        self._report.lock = threading.RLock()
+        self._records.lock = threading.RLock()
         self._scopes.end_lost()

@@ -6,8 +6,8 @@ import sys
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Protocol
 
-from turbo_physai.engine.imports import Providers, is_being_imported, spec_for
 from turbo_physai.engine.loader import Events, watch
+from turbo_physai.engine.provided import Providers, is_being_imported, spec_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -6,7 +6,7 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from turbo_physai.declarations.names import ObjectPath
+from turbo_physai.declarations import ObjectPath
 from turbo_physai.engine.import_state import is_orphaned, is_unfinished
 from turbo_physai.engine.slot import Slot, TargetError, find
 
@@ -22,7 +22,7 @@ class NotReadyError(Exception):
         super().__init__(f"the module {module} is still being imported")
 
 
-def load(path: str) -> Any:
+def load(path: ObjectPath) -> Any:
     """The object at `path`, as its namespace stores it; its module is imported if need be.
 
     Raises:
@@ -30,29 +30,27 @@ def load(path: str) -> Any:
         TargetError: the module lacks it.
         Exception: whatever importing the module raises.
     """
-    parsed = ObjectPath.parse(path)
-    module, name = _import_longest(parsed)
+    module, name = _import_longest(path)
     try:
-        return find(module, parsed.names_in(name)).effective()
+        return find(module, path.names_in(name)).effective()
     except TargetError:
         if is_unfinished(module):
             raise NotReadyError(name) from None
         raise
 
 
-def place(path: str) -> Slot:
+def place(path: ObjectPath) -> Slot:
     """The slot at `path`; its module is imported if need be.
 
     Raises:
         TargetError: a name on the way leads nowhere.
         Exception: whatever importing the module raises.
     """
-    parsed = ObjectPath.parse(path)
-    module, name = _import_longest(parsed)
-    return find(module, parsed.names_in(name))
+    module, name = _import_longest(path)
+    return find(module, path.names_in(name))
 
 
-def call(path: str) -> Callable[..., Any]:
+def call(path: ObjectPath) -> Callable[..., Any]:
     """The callable at `path`, ready to be called."""
     return as_callable(load(path))
 

@@ -7,19 +7,19 @@ import inspect
 from types import CodeType, MethodType, ModuleType
 from typing import Any
 
-from turbo_physai.declarations.names import ObjectPath
+from turbo_physai.declarations import ObjectPath
+from turbo_physai.engine.records import Origin
 from turbo_physai.evidence import examine
 from turbo_physai.evidence.definitions import Definition
-from turbo_physai.report import Origin
 
 
-def origin(path: str, held: Any) -> Origin:
+def origin(path: ObjectPath, held: Any) -> Origin:
     """Where the object that is stored as `held` at a declared path was defined.
 
     The source tells it best, for a decorator hides what it decorates. Where there is no definition
     at the path, or somebody has put another object there, the object itself tells.
     """
-    live, source = _of_object(held), examine.read(ObjectPath.parse(path))
+    live, source = _of_object(held), examine.read(path)
     if not isinstance(source.found, Definition):
         return live
     defined = Origin(source.name, source.file, source.found.line)
@@ -27,9 +27,14 @@ def origin(path: str, held: Any) -> Origin:
     return defined if is_same or live.line is None or source.found.is_decorated else live
 
 
+def origin_of_module(module: ModuleType) -> Origin:
+    """Where a module was loaded from."""
+    return Origin(module.__name__, getattr(module, "__file__", None))
+
+
 def _of_object(held: Any) -> Origin:
     if isinstance(held, ModuleType):
-        return Origin(held.__name__, getattr(held, "__file__", None))
+        return origin_of_module(held)
     obj = _undecorated(held)
     names = (getattr(obj, "__module__", None), getattr(obj, "__qualname__", None))
     name = ".".join(part for part in names if isinstance(part, str)) or repr(obj)

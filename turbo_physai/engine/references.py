@@ -7,59 +7,56 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from turbo_physai.engine import binding
-from turbo_physai.engine.state import GroupBinding, MemberBinding
+from turbo_physai.engine.exchange import Exchange
+from turbo_physai.engine.rebinding import rebind, take_back
+from turbo_physai.engine.records import GroupRecord, MemberRecord, Records
 
 if TYPE_CHECKING:
     from turbo_physai.engine.modules import Modules
-    from turbo_physai.report import OptimizationReport
 
 
 @attrs.frozen(eq=False)
 class PendingSearch:
     """A search that has to be repeated in modules that were still being imported."""
 
-    group: GroupBinding
-    member: MemberBinding
-    exchange: binding.Exchange
+    group: GroupRecord
+    member: MemberRecord
+    exchange: Exchange
     modules: set[str]
 
 
 class References:
     """Changes references that were captured before a target was bound, and takes them back after
-    its Group has ended. Whoever calls it holds the report's lock, but for `retry_pending`, which
-    is called again after the import of a module that was given to `follow` has ended."""
+    its Group has ended. Whoever calls it holds the records' lock, but for `retry_pending`, which is
+    called again after the import of a module that was given to `follow` has ended."""
 
     def __init__(
         self,
-        report: OptimizationReport,
+        records: Records,
         modules: Modules,
         declared: Container[str],
         follow: Callable[[str], None],
     ) -> None:
-        self._report = report
+        self._records = records
         self._modules = modules
         self._declared = declared
         self._follow = follow
         self._pending: list[PendingSearch] = []
 
-    def rebind(
-        self, group: GroupBinding, member: MemberBinding, exchange: binding.Exchange
-    ) -> None:
+    def rebind(self, group: GroupRecord, member: MemberRecord, exchange: Exchange) -> None:
         """Changes who holds the old object of an exchange."""
         self._note(PendingSearch(group, member, exchange, self._rebind(group, member, exchange)))
 
-    def take_back(self, group: GroupBinding) -> None:
+    def take_back(self, group: GroupRecord) -> None:
         """Takes back from others what they took from the targets of a Group while it was live."""
         for member in group.members:
-            if isinstance(member, MemberBinding):
-                for exchange in reversed(member.exchanges):
-                    unfinished = binding.take_back(member, exchange, self._modules)
-                    self._note(PendingSearch(group, member, exchange, unfinished))
+            for exchange in reversed(member.exchanges):
+                unfinished = take_back(member, exchange, self._modules)
+                self._note(PendingSearch(group, member, exchange, unfinished))
 
     def retry_pending(self) -> None:
         """Looks into the modules whose import has ended since."""
-        with self._report.lock:
+        with self._records.lock:
             for each in list(self._pending):
                 unfinished = self._retry(each)
                 if unfinished and unfinished != each.modules:
@@ -71,20 +68,20 @@ class References:
         """The modules that have to be searched still."""
         member, exchange = search.member, search.exchange
         if not search.group.state.is_open:
-            return binding.take_back(member, exchange, self._modules, search.modules)
+            return take_back(member, exchange, self._modules, search.modules)
         if member.exchange is exchange:
             return self._rebind(search.group, member, exchange, search.modules)
         return set()  # the target's module has run again and been bound anew
 
     def _rebind(
         self,
-        group: GroupBinding,
-        member: MemberBinding,
-        exchange: binding.Exchange,
+        group: GroupRecord,
+        member: MemberRecord,
+        exchange: Exchange,
         only: set[str] | None = None,
     ) -> set[str]:
         home = member.sites[0].module or ""
-        return binding.rebind(
+        return rebind(
             group.transaction, member, exchange, home, self._modules, self._declared, only
         )
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import attrs
 
+from turbo_physai.engine.plain import shown, text
 from turbo_physai.engine.slot import ABSENT, Slot, describe
-from turbo_physai.report.plain import shown, text
 
 
 class RestoreError(Exception):
@@ -34,6 +34,31 @@ class Change:
 
     def is_at(self, slot: Slot) -> bool:
         return self.slot.owner is slot.owner and self.slot.name == slot.name
+
+
+@attrs.frozen(eq=False)
+class ScopedChange:
+    """A change that lasts until the body of a module has run.
+
+    `keeps` says that what the module itself puts there in the meantime stays.
+    """
+
+    change: Change
+    keeps: bool = False
+
+    def end(self, transaction: Transaction, *, is_open: bool) -> None:
+        """Takes it back. Ending it twice is harmless.
+
+        Args:
+            transaction: of the Group, which remembers what stays.
+            is_open: whether the Group may still change anything.
+        """
+        change = self.change
+        held = change.slot.raw()
+        if held is change.after or (self.keeps and not is_open):
+            change.slot.write(change.before)
+        elif self.keeps and held is not change.before:
+            transaction.note(change.slot, held, change.before)
 
 
 class Transaction:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -68,8 +67,8 @@ class BackendResult:
         return self.name if self.fused else f"{self.name}, which is not fused: {self.reason}"
 
 
-def context(group_id: str, options: Any, folder: Path | None) -> CompatibilityContext:
-    repository = None if folder is None else Repository.around(folder)
+def context(group_id: str, options: Any, repository: Repository | None) -> CompatibilityContext:
+    """What a `compatibility_check` is given."""
     return CompatibilityContext(group_id, options, backend(), repository)
 
 

@@ -73,7 +73,7 @@ def read(path: ObjectPath, known: ModuleSpec | None = None) -> Source:
             return Source(found, spec, spec.origin, own_name)
         if locate.locate(f"{found.module}.{found.name}") is not None:
             return Source(Unknown(f"{path.dotted} is a module"), spec, spec.origin)
-        path, known = ObjectPath.parse(f"{found.module}:{found.name}"), None
+        path, known = ObjectPath(f"{found.module}:{found.name}"), None
     return Source(Unknown(f"{path.dotted} is imported in a circle"), spec, spec.origin)
 
 
@@ -91,19 +91,18 @@ def _holder(path: ObjectPath, known: ModuleSpec | None) -> tuple[str, ModuleSpec
 
 def _not_found(path: ObjectPath) -> str:
     """Which part of a path has to be a module and was not found."""
-    where = path.modules[0] if path.split is not None else path.modules[-1]
+    where = path.modules[0] if ":" in path else path.modules[-1]
     return f"no module {where!r} was found without importing it"
 
 
 def member(declared: Replacement, trust: Trust, known: ModuleSpec | None = None) -> Iterator[Check]:
     """Every check of one Replacement that its source allows."""
-    target = ObjectPath.parse(declared.target)
-    source = read(target, known)
+    source = read(declared.target, known)
     yield _exists("target", declared.target, source)
     for alias in declared.aliases:
-        yield _exists("target", alias, read(ObjectPath.parse(alias), known))
+        yield _exists("target", alias, read(alias, known))
     yield trusted(declared.target, source, trust)
-    replacement = read(ObjectPath.parse(declared.replacement))
+    replacement = read(declared.replacement)
     yield _exists("replacement", declared.replacement, replacement)
     if declared.runtime_condition is not None:
         yield _condition(declared.runtime_condition)
@@ -137,9 +136,9 @@ def _exists(name: str, path: str, source: Source) -> Check:
     return Check(name, "unknown", path, reason=found.reason)
 
 
-def _condition(path: str) -> Check:
+def _condition(path: ObjectPath) -> Check:
     """Whether there is a predicate at `path`: without one, every call of the target would raise."""
-    source = read(ObjectPath.parse(path))
+    source = read(path)
     check = _exists("runtime_condition", path, source)
     if check.outcome == "pass" and isinstance(source.found, Definition):
         kind = source.found.kind

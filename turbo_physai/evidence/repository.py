@@ -51,6 +51,19 @@ class Repository:
         return any(_FORGE in remote and not self.is_clone_of(name) for remote in self.remotes)
 
 
+class Repositories:
+    """The work trees that one run asks about. Each is looked for once."""
+
+    def __init__(self) -> None:
+        self._found: dict[Path, Repository | None] = {}
+
+    def around(self, folder: Path) -> Repository | None:
+        """The work tree that `folder` is part of; None if it is in none."""
+        if folder not in self._found:
+            self._found[folder] = Repository.around(folder)
+        return self._found[folder]
+
+
 def _git(folder: Path, *arguments: str) -> str | None:
     try:
         done = subprocess.run(

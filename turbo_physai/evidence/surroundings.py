@@ -12,7 +12,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from turbo_physai.config import Compatibility
 from turbo_physai.evidence.check import Check
 from turbo_physai.evidence.packages import version
-from turbo_physai.evidence.repository import Repository
+from turbo_physai.evidence.repository import Repositories, Repository
 
 # NVIDIA's driver shows the first, Windows' Linux subsystem the second.
 _DEVICES: Final = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
@@ -49,12 +49,17 @@ def _dependency(distribution: str, specifier: str) -> Check:
     return Check("dependency", "pass" if fits else "fail", distribution, specifier, actual)
 
 
-def repository(stated: Compatibility, folder: Path | None) -> Iterator[Check]:
-    """The checks of the work tree that `folder`, where a target lies, is part of."""
+def asks_for_repository(stated: Compatibility) -> bool:
+    """Whether the config says anything of the work tree that the model lies in."""
     asked = stated.commits is not None or stated.repository is not None
-    if not asked and stated.allow_dirty is not False:
+    return asked or stated.allow_dirty is False
+
+
+def repository(stated: Compatibility, folder: Path | None, known: Repositories) -> Iterator[Check]:
+    """The checks of the work tree that `folder`, where a target lies, is part of."""
+    if not asks_for_repository(stated):
         return
-    found = None if folder is None else Repository.around(folder)
+    found = None if folder is None else known.around(folder)
     if found is None:
         yield Check(
             "repository", "unknown", reason=f"{folder or 'the model'} is in no git work tree"

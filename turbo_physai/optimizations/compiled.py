@@ -24,7 +24,7 @@ import attrs
 import torch
 from torch._dynamo.utils import counters
 
-from turbo_physai.report import Metrics, metrics
+from turbo_physai.engine.metrics import Metrics, metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,12 +9,14 @@ from typing import Any
 
 import attrs
 
-from turbo_physai.config import GroupEntry, OptimizationConfig
-from turbo_physai.declarations import Registry, ReplaceImport, Replacement
+from turbo_physai.config import GroupEntry, OptimizationConfig, Trust
+from turbo_physai.declarations import Registry
 from turbo_physai.declarations.names import ObjectPath, overlap
 from turbo_physai.declarations.options import resolve
 from turbo_physai.errors import Fault, OptimizationConfigError, did_you_mean
 from turbo_physai.evidence import surroundings
+from turbo_physai.evidence.gather import Examiner
+from turbo_physai.evidence.repository import Repositories
 from turbo_physai.plan.environment import snapshot
 from turbo_physai.plan.order import in_order
 from turbo_physai.plan.prepared import Conflict, PreparedExecution, PreparedGroup
@@ -74,11 +76,18 @@ def prepare(
     faults += _wrong_ids(config.groups, force, disable)
     if faults:
         raise OptimizationConfigError(*faults)
+    repositories = Repositories()
     groups = {
         entry.id: PreparedGroup(
             registry[entry.id],
             entry,
-            options[entry.id],
+            Examiner(
+                registry[entry.id],
+                entry.trust or Trust(),
+                options[entry.id],
+                config.compatibility,
+                repositories,
+            ),
             forced=entry.id in force,
             unwanted=off or _unwanted(entry, disable),
         )
@@ -107,8 +116,8 @@ def _conflicts(groups: Iterable[PreparedGroup]) -> tuple[Conflict, ...]:
     for group in groups:
         if not group.is_possible:
             continue
-        paths = [ObjectPath.parse(path).dotted for m in group.declared.members for path in m.paths]
-        modules = [m.target for m in group.declared.members if isinstance(m, ReplaceImport)]
+        paths = [ObjectPath(path).dotted for m in group.declared.members for path in m.paths]
+        modules = [m.module for m in group.declared.members if m.claims_module and m.module]
         clashes = [Conflict(path, holders[path], group.id) for path in paths if path in holders]
         clashes += [
             Conflict(f"{module}, with {other}", holder, group.id)
@@ -153,7 +162,7 @@ def _unknown_targets(entries: Sequence[GroupEntry], registry: Registry) -> list[
     for entry in entries:
         if entry.id not in registry or entry.trust is None:
             continue
-        targets = [m.target for m in registry[entry.id].members if isinstance(m, Replacement)]
+        targets = [m.targets[0] for m in registry[entry.id].members if m.targets]
         accepted = f"a target of the Group: {', '.join(targets)}"
         faults += [
             entry.fault(f"trust.{kind}", repr(target), accepted)

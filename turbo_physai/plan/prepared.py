@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from turbo_physai.declarations import Replacement
 from turbo_physai.evidence import Check
 from turbo_physai.plan.table import table
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from turbo_physai.config import GroupEntry
     from turbo_physai.declarations import Group
+    from turbo_physai.evidence.gather import Evidence, Examiner
 
 Decision = Literal["apply", "skip", "block", "unknown"]
 
@@ -34,14 +34,6 @@ class Conflict:
         return Check("conflict", "fail", self.target, reason=reason)
 
 
-@attrs.frozen
-class Evidence:
-    """What was found out for the config as a whole, and for one Group."""
-
-    config: list[Check]
-    group: list[Check]
-
-
 @attrs.define
 class PreparedGroup:
     """What was decided for one Group.
@@ -49,7 +41,7 @@ class PreparedGroup:
     Attributes:
         declared: the Group.
         entry: what the config says of it.
-        options: an instance of its schema: what the entry states, and defaults.
+        examiner: gathers its evidence.
         forced: whether its overridable failures are let through.
         unwanted: why it is not to be applied; empty if it is.
         checks: the evidence so far; completed as modules are found.
@@ -61,7 +53,7 @@ class PreparedGroup:
 
     declared: Group
     entry: GroupEntry
-    options: Any
+    examiner: Examiner
     forced: bool = False
     unwanted: str = ""
     checks: list[Check] = attrs.field(factory=list)
@@ -73,9 +65,9 @@ class PreparedGroup:
         return self.declared.id
 
     @property
-    def replacements(self) -> list[Replacement]:
-        """Its members that have a target, whose source can be looked into."""
-        return [m for m in self.declared.members if isinstance(m, Replacement)]
+    def options(self) -> Any:
+        """An instance of its schema: what the entry states, and defaults."""
+        return self.examiner.options
 
     @property
     def is_possible(self) -> bool:
@@ -119,31 +111,34 @@ class PreparedExecution:
     conflicts: tuple[Conflict, ...] = ()
     checks: list[Check] = attrs.field(factory=list)
 
-    def add(self, checks: list[Check]) -> None:
+    def add(self, checks: list[Check]) -> list[str]:
         """Takes in checks of the config as a whole, each in place of an earlier answer to the same
-        question, and decides for every Group."""
+        question. Returns the ids of the Groups for which it has decided anew."""
         known, self.checks = self.checks, _with(self.checks, checks)
-        if known != self.checks:
-            self.decide(self.groups)
+        return [] if known == self.checks else self.decide(self.groups)
 
-    def take(self, group: PreparedGroup, found: Evidence) -> None:
-        """Takes in what was found out for a Group."""
-        self.add(found.config)
-        self.add_to(group, found.group)
+    def take(self, group: PreparedGroup, found: Evidence) -> list[str]:
+        """Takes in what was found out for a Group; returns what `add` does."""
+        decided = self.add(found.config)
+        return list(dict.fromkeys((*decided, *self.add_to(group, found.group))))
 
-    def add_to(self, group: PreparedGroup, checks: list[Check]) -> None:
-        """Takes in checks of a Group, and decides for it and those that depend on it."""
+    def add_to(self, group: PreparedGroup, checks: list[Check]) -> list[str]:
+        """Takes in checks of a Group, and decides for it and those that depend on it; returns what
+        `add` does."""
         group.checks = _with(group.checks, checks)
-        self.decide(self._affected_by(group.id))
+        return self.decide(self._affected_by(group.id))
 
-    def decide(self, ids: Container[str]) -> None:
-        """Decides for these Groups: the one place where that is done, for `check` as for `apply`.
+    def decide(self, ids: Iterable[str]) -> list[str]:
+        """Decides for these Groups, in their order: the one place where that is done, for `check`
+        as for `apply`. Returns their ids.
 
         Dependencies come first in `groups`, so that what is said of them is settled.
         """
-        for id_, group in self.groups.items():
-            if id_ in ids:
-                group.decision, group.reason = self._decision(group)
+        decided = list(ids)
+        for id_ in decided:
+            group = self.groups[id_]
+            group.decision, group.reason = self._decision(group)
+        return decided
 
     def blocking(self, group: PreparedGroup) -> list[Check]:
         """The checks, its own and those of the config, that keep a Group from being applied."""
@@ -165,11 +160,12 @@ class PreparedExecution:
             return "unknown", f"depends on {unknown}, of which that is unknown"
         return "apply", ""
 
-    def _affected_by(self, id_: str) -> set[str]:
-        affected = {id_}
+    def _affected_by(self, id_: str) -> dict[str, None]:
+        """It and all that depend on it, directly or not, in order."""
+        affected = {id_: None}
         for other in self.groups.values():
-            if not affected.isdisjoint(other.declared.depends_on):
-                affected.add(other.id)
+            if any(needed in affected for needed in other.declared.depends_on):
+                affected[other.id] = None
         return affected
 
     def _dependencies(self, group: PreparedGroup, decision: Decision) -> str:

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import attrs
 
+from turbo_physai.engine.records import GroupState, MemberState
 from turbo_physai.errors import TurboPhysAIError
-from turbo_physai.report.execution import GroupState, MemberState
 from turbo_physai.report.journal import PATTERN
 from turbo_physai.report.report import IDLE
 from turbo_physai.report.report import SCHEMA as JOURNAL_SCHEMA

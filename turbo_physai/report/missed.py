@@ -11,10 +11,10 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from turbo_physai.report.execution import GroupState, MemberState
+from turbo_physai.engine.records import GroupState, MemberState
 
 if TYPE_CHECKING:
-    from turbo_physai.report.execution import GroupExecution
+    from turbo_physai.engine.records import GroupRecord
     from turbo_physai.report.report import OptimizationReport
 
 # Nothing is certain of these yet, or nothing was wanted.
@@ -23,17 +23,7 @@ _NOT_MISSED: Final = (GroupState.PENDING, GroupState.SKIPPED)
 logger = logging.getLogger("turbo_physai")
 
 
-def missed(report: OptimizationReport) -> dict[str, str]:
-    """What each Group lacks that was to be applied and will not be, or that no fused backend
-    serves; by id, and only where this process leaves a report."""
-    if not report.leaves_journal:
-        return {}
-    certain = {id_: g for id_, g in report.execution.items() if g.state not in _NOT_MISSED}
-    found = {id_: shortfall(group) for id_, group in certain.items()}
-    return {id_: why for id_, why in found.items() if why}
-
-
-def shortfall(group: GroupExecution) -> str:
+def shortfall(group: GroupRecord) -> str:
     """What a Group lacks: to be applied, or to be served by a fused backend. Empty if nothing."""
     if group.state is GroupState.APPLIED:
         slow = [m.backend for m in group.members if m.backend is not None and not m.backend.fused]
@@ -45,17 +35,41 @@ def shortfall(group: GroupExecution) -> str:
     return f"not applied ({group.state.value}): {reason}"
 
 
+class Missed:
+    """What each Group of a report lacks that was to be applied and will not be, or that no fused
+    backend serves."""
+
+    def __init__(self, report: OptimizationReport) -> None:
+        self._report = report
+        self._judged: dict[str, GroupState] = {}
+        self._found: dict[str, str] = {}
+
+    def find(self) -> dict[str, str]:
+        """By id, as far as that is certain now; nothing where this process leaves no report."""
+        if not self._report.leaves_journal:
+            return {}
+        for id_, group in self._report.execution.items():
+            if group.state is not self._judged.get(id_):
+                self._judged[id_] = group.state
+                why = "" if group.state in _NOT_MISSED else shortfall(group)
+                self._found.pop(id_, None)
+                if why:
+                    self._found[id_] = why
+        return self._found
+
+
 class MissedWarnings:
     """Logs each of them once, as soon as it is certain."""
 
     def __init__(self, report: OptimizationReport) -> None:
         self._report = report
+        self._missed = Missed(report)
         self._said: set[str] = set()
 
     def changed(self) -> None:
         """To be called after every change of the report."""
         with self._report.lock:
-            found = missed(self._report)
+            found = self._missed.find()
             new = {id_: why for id_, why in found.items() if id_ not in self._said}
             self._said.update(new)
         for id_, why in new.items():

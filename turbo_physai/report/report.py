@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 import logging
-import threading
+import time
 from collections import Counter
 from datetime import datetime, timezone
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-import attrs
-
-from turbo_physai.errors import OptimizationNotAppliedError
+from turbo_physai.engine.records import GroupState, MemberState
+from turbo_physai.errors import OptimizationNotAppliedError, OptimizationRollbackError
 from turbo_physai.process.ranks import rank, world_size
-from turbo_physai.report.execution import GroupState, MemberState
 from turbo_physai.report.missed import MissedWarnings, shortfall
+from turbo_physai.report.view import config_as_dict, group_as_dict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from turbo_physai.config import OptimizationConfig
+    from turbo_physai.engine.records import GroupRecord, Records
     from turbo_physai.plan import PreparedExecution
     from turbo_physai.process.role import ProcessRole
-    from turbo_physai.report.execution import GroupExecution
     from turbo_physai.report.journal import Journal
 
 SCHEMA: Final = "turbophysai/report/v1"
 
 # The states in which a Group is for as long as none of its targets was imported.
 IDLE: Final = (GroupState.PENDING, GroupState.SKIPPED, GroupState.NOT_STARTED)
+
+# Seconds after which the journal is written although an import is under way.
+_PATIENCE: Final = 1.0
 
 logger = logging.getLogger("turbo_physai")
 
@@ -54,34 +56,40 @@ class OptimizationReport:
         execution: what happened, per Group id.
         optimization_config_path: absolute path of the config file.
         runtime_config_path: path of the RuntimeConfig that a launcher applied, or None.
-        journal: the file that holds this report, replaced at every change.
+        journal: the file that holds this report.
         observer: judges the report after every change, and may raise; for strict mode.
-        lock: guards all of it. The engine changes the report only while holding it.
     """
 
     def __init__(
         self,
         run_id: str,
         optimization_config: OptimizationConfig,
-        prepared_execution: PreparedExecution,
-        execution: dict[str, GroupExecution],
+        records: Records,
         journal: Journal,
         role: ProcessRole,
         runtime_config_path: str | None = None,
     ) -> None:
         self.run_id = run_id
         self.optimization_config = optimization_config
-        self.prepared_execution = prepared_execution
-        self.execution = execution
+        self.prepared_execution: PreparedExecution = records.prepared
+        self.execution: Mapping[str, GroupRecord] = records.groups
         self.optimization_config_path: Path = optimization_config.path
         self.runtime_config_path = runtime_config_path
         self.started_at = datetime.now(timezone.utc).isoformat()
         self.journal = journal
         self.observer: Observer = MissedWarnings(self)
-        self.lock = threading.RLock()
+        self._records = records
         self._role = role
         self._final = False
         self._callbacks: list[Callable[[OptimizationReport], object]] = []
+        self._has_acted = False
+        self._written: tuple[int, bool] | None = None
+        self._written_at = 0.0
+
+    @property
+    def lock(self) -> AbstractContextManager[object]:
+        """Guards the records that the report shows; the engine holds it while it changes them."""
+        return self._records.lock
 
     @property
     def final(self) -> bool:
@@ -99,16 +107,8 @@ class OptimizationReport:
     def leaves_journal(self) -> bool:
         """Whether this process is one of those by which a run is judged, as far as can be told now:
         its ranks, but not their workers and helpers."""
+        self._has_acted = self._has_acted or any(map(_has_acted, self.execution.values()))
         return self._role.reports(self._has_acted)
-
-    @property
-    def _has_acted(self) -> bool:
-        groups = self.execution.values()
-        return any(
-            group.state not in IDLE
-            or any(m.state is not MemberState.WAITING for m in group.members)
-            for group in groups
-        )
 
     def require(self, *ids: str) -> None:
         """Raises unless Groups are applied: these, or every one that was to be applied.
@@ -145,14 +145,24 @@ class OptimizationReport:
                 return
         self._call(callback)
 
-    def changed(self) -> None:
-        """Takes note of a change: writes the journal and, with the last Group settled, finishes."""
+    # What the engine tells.
+
+    def changed(self, *, settled: bool = True) -> None:
+        """Takes note of a change: writes the journal and, with the last Group settled, finishes.
+
+        Args:
+            settled: False in the middle of an import, when more is about to come.
+        """
         if not self._role.is_this_process:
             return  # what a forked child does is no part of its parent's report
         with self.lock:
-            settled = all(g.state is not GroupState.PENDING for g in self.execution.values())
-            self._final = self._final or settled
-            self.save()
+            if not self._final:
+                states = (group.state for group in self.execution.values())
+                self._final = all(state is not GroupState.PENDING for state in states)
+            # An import that takes long may be the training itself.
+            is_overdue = time.monotonic() - self._written_at > _PATIENCE
+            if settled or self._final or is_overdue:
+                self.save()
         # One that an interrupt keeps from being called is called with the next change.
         while self._final and self._callbacks:
             with self.lock:
@@ -162,10 +172,16 @@ class OptimizationReport:
         self.observer.changed()
 
     def save(self) -> None:
-        """Writes the journal, if this process leaves one."""
+        """Writes the journal, if this process leaves one and there is anything new."""
         with self.lock:
-            if self._role.is_this_process and self.leaves_journal:
+            now = self._records.revision, self._final
+            if now != self._written and self._role.is_this_process and self.leaves_journal:
                 self.journal.write(self.to_dict())
+                self._written, self._written_at = now, time.monotonic()
+
+    def rollback_error(self, message: str) -> OptimizationRollbackError:
+        """The error that leaves the model's import when restoring has failed."""
+        return OptimizationRollbackError(message, self)
 
     def _call(self, callback: Callable[[OptimizationReport], object]) -> None:
         # It may run inside one of the model's import statements, which must not break.
@@ -187,18 +203,16 @@ class OptimizationReport:
                 "summary": self.summary,
                 "optimization_config_path": str(self.optimization_config_path),
                 "runtime_config_path": self.runtime_config_path,
-                "optimization_config": attrs.asdict(
-                    self.optimization_config,
-                    filter=lambda field, _: field.name != "place",
-                    value_serializer=lambda _, __, value: (
-                        str(value) if isinstance(value, PurePath) else value
-                    ),
-                ),
+                "optimization_config": config_as_dict(self.optimization_config),
                 "prepared_execution": self.prepared_execution.to_dict(),
-                "execution": {id_: group.to_dict() for id_, group in self.execution.items()},
+                "execution": {id_: group_as_dict(g) for id_, g in self.execution.items()},
             }
 
     def __str__(self) -> str:
         from turbo_physai.report.text import render
 
         return render(self)
+
+
+def _has_acted(group: GroupRecord) -> bool:
+    return group.state not in IDLE or any(m.state is not MemberState.WAITING for m in group.members)

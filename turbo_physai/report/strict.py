@@ -7,8 +7,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
-from turbo_physai.report.execution import GroupState
-from turbo_physai.report.missed import missed
+from turbo_physai.engine.records import GroupState
+from turbo_physai.report.missed import Missed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +27,7 @@ class Strict:
 
     def __init__(self, report: OptimizationReport) -> None:
         self._report = report
+        self._missed = Missed(report)
         self._said = False
         self._exiting = False
 
@@ -35,7 +36,7 @@ class Strict:
         Group was missed."""
         # A failed rollback has an error of its own, which is on its way already.
         states = self._report.execution
-        is_certain = any(states[id_].state is not GroupState.FAILED for id_ in missed(self._report))
+        is_certain = any(states[id_].state is not GroupState.FAILED for id_ in self._missed.find())
         if is_certain and not self._exiting:
             self._say()
             raise SystemExit(EXIT_CODE)
@@ -47,7 +48,7 @@ class Strict:
         """
         self._exiting = True
         close()
-        if not missed(self._report):
+        if not self._missed.find():
             return
         self._say()
         if getattr(sys, "last_value", None) is None:
@@ -61,5 +62,5 @@ class Strict:
     def _say(self) -> None:
         if not self._said and sys.stderr is not None:
             self._said = True
-            text = "; ".join(f"{id_} is {why}" for id_, why in missed(self._report).items())
+            text = "; ".join(f"{id_} is {why}" for id_, why in self._missed.find().items())
             print(f"turbo_physai: strict mode: {text}", file=sys.stderr, flush=True)

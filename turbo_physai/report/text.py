@@ -6,13 +6,13 @@ import logging
 import sys
 from typing import TYPE_CHECKING, Any
 
+from turbo_physai.engine.records import GroupState, MemberState
 from turbo_physai.process.ranks import rank
-from turbo_physai.report.execution import GroupState, MemberState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from turbo_physai.report.execution import GroupExecution, MemberExecution
+    from turbo_physai.engine.records import GroupRecord, MemberRecord
     from turbo_physai.report.report import OptimizationReport
 
 logger = logging.getLogger("turbo_physai")
@@ -56,7 +56,7 @@ def render(report: OptimizationReport) -> str:
     return "\n".join(lines)
 
 
-def _group(report: OptimizationReport, id_: str, group: GroupExecution) -> Iterator[str]:
+def _group(report: OptimizationReport, id_: str, group: GroupRecord) -> Iterator[str]:
     prepared = report.prepared_execution.groups[id_]
     forced = " (forced)" if prepared.forced else ""
     yield f"## {id_}: {group.state.value}{forced}" + (f" ({group.reason})" if group.reason else "")
@@ -73,7 +73,7 @@ def _group(report: OptimizationReport, id_: str, group: GroupExecution) -> Itera
             yield from _member(member)
 
 
-def _member(member: MemberExecution) -> Iterator[str]:
+def _member(member: MemberRecord) -> Iterator[str]:
     note = f" ({member.note})" if member.note else ""
     yield f"- {member.kind} {member.target}: {member.state.value}{note}"
     if member.state is MemberState.BOUND and member.replacement is not None:

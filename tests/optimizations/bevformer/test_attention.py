@@ -4,9 +4,9 @@ gradient, with the same dropout masks."""
 import pytest
 import torch
 
+from turbo_physai.engine.metrics import collecting
 from turbo_physai.optimizations.bevformer import attention as fused
 from turbo_physai.optimizations.bevformer.options import SpatialCrossAttentionOptions
-from turbo_physai.report.metrics import collecting
 
 C, HEADS = 32, 4
 BATCHES = pytest.mark.parametrize("batch", [1, 2])

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 from torch import Tensor
 
+from turbo_physai.engine.metrics import metrics
 from turbo_physai.kernels import (
     linear_of_concatenation,
     spatial_cross_attention,
     supports_head_dim,
     temporal_self_attention,
 )
-from turbo_physai.report import metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
 
-from turbo_physai.report.plain import plain
-from turbo_physai.report.plain import text as text_of
+from turbo_physai.engine.plain import plain
+from turbo_physai.engine.plain import text as text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from turbo_physai.report.execution import GroupExecution, MemberExecution
-    from turbo_physai.report.report import OptimizationReport
+    from turbo_physai.engine.listener import Listener
+    from turbo_physai.engine.records import GroupRecord, MemberRecord, Records
 
 _NAMES: Final = 100
 _WARNINGS: Final = 100
@@ -51,30 +51,33 @@ def metrics() -> Metrics:
 
 
 @attrs.frozen(eq=False)
-class ReportedMetrics:
-    """The metrics of one member of a Group in the report."""
+class RecordedMetrics:
+    """The metrics of one member of a Group in its record."""
 
-    report: OptimizationReport
-    group: GroupExecution
-    member: MemberExecution
+    records: Records
+    listener: Listener
+    group: GroupRecord
+    member: MemberRecord
 
     def set(self, **values: Any) -> None:
         with _quietly():
             made = {str(plain(name)): plain(value) for name, value in values.items()}
-            with self.report.lock:
+            with self.records.lock:
+                self.records.revision += 1
                 held = self.member.metrics
                 for name, value in made.items():
                     if name in held or len(held) < _NAMES:
                         held[name] = value
-            self.report.save()
+            self.listener.save()
 
     def warn(self, text: str) -> None:
         with _quietly():
             made = text_of(text)
-            with self.report.lock:
+            with self.records.lock:
+                self.records.revision += 1
                 if len(self.group.warnings) < _WARNINGS:
                     self.group.warn(made)
-            self.report.save()
+            self.listener.save()
 
 
 @contextmanager
