@@ -18,7 +18,7 @@ from turbo_physai.errors import TurboPhysAIError
 from turbo_physai.plan import PreparedExecution, collect, gather, prepare
 from turbo_physai.process import ranks
 from turbo_physai.process.role import ProcessRole
-from turbo_physai.report import Journal, OptimizationReport, journal
+from turbo_physai.report import Journal, OptimizationReport
 from turbo_physai.report.strict import STRICT_VARIABLE, Strict
 from turbo_physai.report.text import log
 
@@ -80,7 +80,7 @@ def apply(
         config,
         prepared,
         {group.id: group.execution for group in groups},
-        Journal(journal.place(run_id)),
+        Journal.of_this_process(run_id),
         ProcessRole(),
         os.environ.get(RUNTIME_CONFIG_VARIABLE),
     )

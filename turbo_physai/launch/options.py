@@ -17,7 +17,7 @@ from turbo_physai import api
 from turbo_physai.config import select
 from turbo_physai.config.selection import CONFIG_VARIABLE
 from turbo_physai.process import ranks
-from turbo_physai.report.journal import REPORT_DIR_VARIABLE
+
 from turbo_physai.report.strict import STRICT_VARIABLE
 
 BOOTSTRAP: Final = str(Path(__file__).parent / "bootstrap")
@@ -113,7 +113,7 @@ class Options:
             return
         environment[CONFIG_VARIABLE] = str(select(self.optimization_config, self.model))
         if self.report_dir is not None:
-            environment[REPORT_DIR_VARIABLE] = str(Path(self.report_dir).absolute())
+            environment["TURBO_PHYSAI_REPORT_DIR"] = str(Path(self.report_dir).absolute())
         if self.run_id is not None:
             environment[ranks.RUN_ID_VARIABLE] = self.run_id
         if self.log_report:
