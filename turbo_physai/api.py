@@ -7,25 +7,19 @@ import os
 import threading
 import traceback
 from collections.abc import Sequence
-from typing import Final
 
 from turbo_physai.config import OptimizationConfig, OptimizationConfigCatalog, load, select
-from turbo_physai.config.runtime import RUNTIME_CONFIG_VARIABLE
 from turbo_physai.declarations import Registry
 from turbo_physai.declarations.names import texts
 from turbo_physai.engine import Engine, bindings
 from turbo_physai.errors import TurboPhysAIError
 from turbo_physai.plan import PreparedExecution, collect, gather, prepare
-from turbo_physai.process import ranks
+from turbo_physai.process import ranks, settings
 from turbo_physai.process.role import ProcessRole
+from turbo_physai.process.variables import require_valid
 from turbo_physai.report import Journal, OptimizationReport
-from turbo_physai.report.strict import STRICT_VARIABLE, Strict
+from turbo_physai.report.strict import Strict
 from turbo_physai.report.text import log
-
-FORCE_VARIABLE: Final = "TURBO_PHYSAI_FORCE_GROUPS"
-DISABLE_VARIABLE: Final = "TURBO_PHYSAI_DISABLE_GROUPS"
-LOG_VARIABLE: Final = "TURBO_PHYSAI_LOG_REPORT"
-OFF_VARIABLE: Final = "TURBO_PHYSAI_DISABLE"
 
 _once = threading.Lock()
 _first_call: str | None = None
@@ -69,10 +63,10 @@ def apply(
     config, prepared = _prepare(
         optimization_config_path, model, registry, catalog, force_groups, disable_groups
     )
-    is_off = os.environ.get(OFF_VARIABLE) == "1"
+    is_off = settings.DISABLE.flag()
     if is_off:
         for each in prepared.groups.values():
-            each.decision, each.reason = "skip", f"{OFF_VARIABLE}=1"
+            each.decision, each.reason = "skip", f"{settings.DISABLE.variable} is set"
     groups = bindings(prepared)
     run_id = ranks.run_id()
     report = OptimizationReport(
@@ -82,9 +76,9 @@ def apply(
         {group.id: group.execution for group in groups},
         Journal.of_this_process(run_id),
         ProcessRole(),
-        os.environ.get(RUNTIME_CONFIG_VARIABLE),
+        settings.RUNTIME_CONFIG.text(),
     )
-    if log_report or os.environ.get(LOG_VARIABLE) == "1":
+    if log_report or settings.LOG_REPORT.flag():
         report.on_final(log)
     if is_off:
         report.changed()
@@ -124,7 +118,7 @@ def validate() -> None:
 
 
 def _start(engine: Engine, report: OptimizationReport) -> None:
-    if os.environ.get(STRICT_VARIABLE) == "1":
+    if settings.STRICT.flag():
         strict = Strict(report)
         report.after_change = strict.enforce
         atexit.register(strict.end, engine.close)
@@ -141,16 +135,12 @@ def _prepare(
     force_groups: Sequence[str],
     disable_groups: Sequence[str],
 ) -> tuple[OptimizationConfig, PreparedExecution]:
-    force = (*texts(force_groups, "force_groups"), *_listed(FORCE_VARIABLE))
-    disable = (*texts(disable_groups, "disable_groups"), *_listed(DISABLE_VARIABLE))
+    require_valid()
+    force = (*texts(force_groups, "force_groups"), *settings.FORCE_GROUPS.ids())
+    disable = (*texts(disable_groups, "disable_groups"), *settings.DISABLE_GROUPS.ids())
     config = load(select(path, model))
     config = (catalog or OptimizationConfigCatalog.packaged()).resolve(config)
     return config, prepare(config, collect(config, registry), force, disable)
-
-
-def _listed(variable: str) -> tuple[str, ...]:
-    ids = (id_.strip() for id_ in os.environ.get(variable, "").split(","))
-    return tuple(id_ for id_ in ids if id_)
 
 
 def _claim_process() -> None:
