@@ -108,11 +108,10 @@ def test_a_folder_that_may_not_be_entered_is_no_traceback(somewhere):
 
 
 def test_a_deleted_working_directory_hides_relative_paths_alone(somewhere, monkeypatch):
-    def gone():
-        raise FileNotFoundError
-
-    given = somewhere / "given.yaml"
-    monkeypatch.setattr("os.getcwd", gone)
+    given, gone = somewhere / "given.yaml", somewhere / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
     assert select(given) == given
     with pytest.raises(OptimizationConfigNotFoundError, match="found no file"):
         select("given.yaml")

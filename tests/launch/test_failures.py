@@ -164,6 +164,8 @@ def test_a_safe_path_that_hides_the_catalog_stops_nobody(launch):
     launch.project.write({"on.py": "print('on')\n"})
     assert launch.activated("-P", "on.py").stdout == "on\n"
     assert launch.activated("-P", "on.py", code=2, **BROKEN).stdout == ""
+    rank = {"RANK": "0", "LOCAL_RANK": "0"}
+    assert launch.activated("-P", "on.py", code=2, **rank).stdout == ""
 
 
 def test_helpers_and_workers_of_a_rank_go_on(launch):
@@ -305,9 +307,23 @@ def test_a_tool_is_judged_by_nobody(launch, request):
 
 
 def test_a_process_that_could_not_be_patched_keeps_nothing_of_ours(launch):
-    launch.project.write({"quick.py": "def f(): return 'fast'\n", "late.py": "import late2\n"})
-    show = "import sys; print([f for f in sys.meta_path if 'turbo' in type(f).__module__])"
-    assert launch.activated("-c", show, **BROKEN).stdout == "[]\n"
+    launch.project.write(
+        {
+            "late.py": """\
+            import sys
+            import turbo_physai
+            from turbo_physai.launch import activation
+            turbo_physai.apply(optimization_config_path="optimization.yaml")
+            before = len(sys.meta_path)
+            activation._fail(ValueError("late"), "tool")
+            import model
+            print(model.f(), before - len(sys.meta_path))
+            """
+        }
+    )
+    done = launch.python("late.py")
+    assert done.stdout == "slow 1\n"
+    assert "this process runs unpatched: ValueError: late" in one_line(done)
 
 
 def test_processes_below_are_stopped_only_for_what_they_are(launch):

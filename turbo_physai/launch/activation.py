@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from turbo_physai.launch.checks import CONFIG_ERROR, describe
 from turbo_physai.process import ranks, settings
 from turbo_physai.process.command import Command, is_path_safe
-from turbo_physai.process.kind import TRAINING, Kind, kind_of
+from turbo_physai.process.kind import Kind, kind_of
 from turbo_physai.process.messages import warn
 from turbo_physai.process.variables import make_paths_absolute, working_directory
 
@@ -68,7 +68,7 @@ def _activate(command: Command) -> None:
 
 
 def _fail(error: BaseException, kind: Kind) -> None:
-    if kind in TRAINING and not _is_unreachable(error):
+    if kind == "rank" or (kind == "program" and not _is_unreachable(error)):
         _exit(CONFIG_ERROR, f"turbo_physai: {describe(error)}")
     # What has failed half-way must not go on half-way.
     finders = [each for each in sys.meta_path if type(each).__module__.startswith("turbo_physai.")]

@@ -17,7 +17,7 @@ from turbo_physai.process.variables import working_directory
 
 Kind = Literal["rank", "program", "tool", "code", "isolated", "helper"]
 
-# Kinds that train: they do not start unless they are patched, and runs are judged by them.
+# Kinds that train: they do not start unless they can be patched, and runs are judged by them.
 TRAINING: Final = ("rank", "program")
 
 # Installed programs that run the user's code inside of their own process.
@@ -108,7 +108,7 @@ def _is_installed(module: str) -> bool:
         here = None if is_path_safe() else working_directory()
         path = sys.path if here is None else [here, *sys.path]
         spec = PathFinder.find_spec(top, path)
-    except (OSError, ImportError, ValueError):
+    except Exception:  # of anybody's path hook
         return False
     if spec is None:
         return top in sys.stdlib_module_names
