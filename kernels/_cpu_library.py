@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from functools import cache
 from pathlib import Path
 
+from turbo_physai.process import settings
+
 _FILE = Path(__file__).with_name("libturbo_physai_cpu.so")
-_SWITCH = "TURBO_PHYSAI_NO_CPU_LIBRARY"
 
 
 def library() -> ctypes.CDLL | None:
@@ -26,8 +26,8 @@ def why_not() -> str | None:
 
 @cache
 def _load() -> tuple[ctypes.CDLL | None, str | None]:
-    if os.environ.get(_SWITCH, "0") not in ("", "0"):
-        return None, f"switched off by {_SWITCH}"
+    if settings.NO_CPU_LIBRARY.flag():
+        return None, f"switched off by {settings.NO_CPU_LIBRARY.variable}"
     if not _FILE.exists():
         return None, (
             f"{_FILE.name} was not built: install again with a C++17 compiler (g++ or clang++)"

@@ -9,8 +9,16 @@ import os
 
 def activate() -> None:
     """Activates this process if the environment says so; otherwise costs one look-up."""
-    wanted = os.environ.get("TURBO_PHYSAI_OPTIMIZATION_CONFIG")
-    if wanted and os.environ.get("TURBO_PHYSAI_DISABLE") != "1":
+    if not os.environ.get("TURBO_PHYSAI_OPTIMIZATION_CONFIG"):
+        return
+    off = os.environ.get("TURBO_PHYSAI_DISABLE", "")
+    if off.strip().lower() in ("1", "true", "yes", "on"):
+        return
+    try:
         from turbo_physai.launch.activation import activate
+    except ImportError as error:  # the package has gone, and with it all that could be decided
+        import sys
 
-        activate()
+        print(f"turbo_physai: this process runs unpatched: {error}", file=sys.stderr)
+        return
+    activate()

@@ -8,28 +8,24 @@ import threading
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 import attrs
 
 from turbo_physai.config import OptimizationConfig, OptimizationConfigCatalog, load, select
-from turbo_physai.config.runtime import RUNTIME_CONFIG_VARIABLE
+from turbo_physai.config.selection import COMMON, packaged
 from turbo_physai.declarations import Registry
 from turbo_physai.declarations.names import texts
 from turbo_physai.engine.engine import Engine
 from turbo_physai.engine.records import Records
 from turbo_physai.errors import TurboPhysAIError
 from turbo_physai.plan import PreparedExecution, collect, prepare
-from turbo_physai.process import ranks
+from turbo_physai.process import ranks, settings
 from turbo_physai.process.role import ProcessRole
-from turbo_physai.report import Journal, OptimizationReport, journal
-from turbo_physai.report.strict import STRICT_VARIABLE, Strict
+from turbo_physai.process.variables import require_valid
+from turbo_physai.report import Journal, OptimizationReport
+from turbo_physai.report.missed import MissedWarnings
+from turbo_physai.report.strict import Strict
 from turbo_physai.report.text import log
-
-FORCE_VARIABLE: Final = "TURBO_PHYSAI_FORCE_GROUPS"
-DISABLE_VARIABLE: Final = "TURBO_PHYSAI_DISABLE_GROUPS"
-LOG_VARIABLE: Final = "TURBO_PHYSAI_LOG_REPORT"
-OFF_VARIABLE: Final = "TURBO_PHYSAI_DISABLE"
 
 _once = threading.Lock()
 _first: _Applied | None = None
@@ -140,11 +136,11 @@ class _Request:
 
     @property
     def force(self) -> tuple[str, ...]:
-        return (*texts(self.force_groups, "force_groups"), *_listed(FORCE_VARIABLE))
+        return (*texts(self.force_groups, "force_groups"), *settings.FORCE_GROUPS.ids())
 
     @property
     def disable(self) -> tuple[str, ...]:
-        return (*texts(self.disable_groups, "disable_groups"), *_listed(DISABLE_VARIABLE))
+        return (*texts(self.disable_groups, "disable_groups"), *settings.DISABLE_GROUPS.ids())
 
 
 @attrs.define(eq=False)
@@ -184,17 +180,19 @@ def _apply(
         run_id,
         config,
         records,
-        Journal(journal.place(run_id)),
+        Journal.of_this_process(run_id),
         ProcessRole(),
-        os.environ.get(RUNTIME_CONFIG_VARIABLE),
+        settings.RUNTIME_CONFIG.text(),
     )
+    if config.path == packaged(COMMON):
+        report.observer = MissedWarnings(report, expects_imports=False)
     applied.request, applied.report = request, report
     _judge(
         report,
-        log_report=log_report or _logs(),
-        strict=strict or os.environ.get(STRICT_VARIABLE) == "1",
+        log_report=log_report or settings.LOG_REPORT.flag(),
+        strict=strict or settings.STRICT.flag(),
     )
-    if _is_off():
+    if settings.DISABLE.flag():
         report.changed()
         return report
     engine = Engine(records, report)
@@ -229,7 +227,7 @@ def _join(
             f"{applied.place}, and this call, for {request.selected}, differs in "
             f"{' and '.join(differs)}. Name the same in both places, or in one place only"
         )
-    _judge(report, log_report=log_report and not _logs(), strict=strict)
+    _judge(report, log_report=log_report and not settings.LOG_REPORT.flag(), strict=strict)
     report.observer.changed()
     return report
 
@@ -242,21 +240,9 @@ def _judge(report: OptimizationReport, *, log_report: bool, strict: bool) -> Non
 
 
 def _prepare(request: _Request) -> tuple[OptimizationConfig, PreparedExecution]:
+    require_valid()
     force, disable = request.force, request.disable
     config = load(request.selected)
     config = (request.catalog or OptimizationConfigCatalog.packaged()).resolve(config)
-    off = f"{OFF_VARIABLE}=1" if _is_off() else ""
+    off = f"{settings.DISABLE.variable} is set" if settings.DISABLE.flag() else ""
     return config, prepare(config, collect(config, request.registry), force, disable, off)
-
-
-def _logs() -> bool:
-    return os.environ.get(LOG_VARIABLE) == "1"
-
-
-def _is_off() -> bool:
-    return os.environ.get(OFF_VARIABLE) == "1"
-
-
-def _listed(variable: str) -> tuple[str, ...]:
-    ids = (id_.strip() for id_ in os.environ.get(variable, "").split(","))
-    return tuple(id_ for id_ in ids if id_)

@@ -28,7 +28,8 @@ def parse(
     program: Annotated[
         list[str],
         typer.Argument(
-            metavar="PROGRAM", help="A script, or a module after -m, and its arguments."
+            metavar="PROGRAM",
+            help="A script (- for standard input) or a module after -m, and its arguments.",
         ),
     ],
     is_module: Annotated[

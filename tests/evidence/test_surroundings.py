@@ -25,7 +25,8 @@ def outcome(clone, remote, commits=None):
     if remote is not None:
         subprocess.run(["git", "remote", "add", "origin", remote], cwd=clone, check=True)
     stated = Compatibility(repository=(NAME,), commits=commits)
-    return {check.name: check.outcome for check in surroundings.repository(stated, clone, Repositories())}
+    checks = surroundings.repository(stated, clone, Repositories())
+    return {check.name: check.outcome for check in checks}
 
 
 @pytest.mark.parametrize(

@@ -85,10 +85,12 @@ class Launcher:
         own = {"PATH": bin_, "TURBO_PHYSAI_REPORT_DIR": reports, "PYTHONDONTWRITEBYTECODE": "1"}
         return {**kept, **own, **self.variables, **more}
 
-    def __call__(self, *command, code=0, **environment):
+    def __call__(self, *command, code=0, stdin=None, **environment):
+        given = {} if stdin is None else {"input": stdin}
         done = subprocess.run(
             [str(part) for part in command],
             cwd=self.path,
+            **given,
             env=self.environment(**environment),
             capture_output=True,
             text=True,

@@ -52,6 +52,43 @@ def test_the_kill_switch_keeps_a_process_as_it_is(routed):
     assert routed.reports == []
 
 
+@pytest.mark.parametrize("value", ["true", "YES", "On", " 1 "])
+def test_the_kill_switch_is_spelled_as_people_do(routed, value):
+    assert routed.activated("main.py", TURBO_PHYSAI_DISABLE=value).stdout == "slow\n"
+    assert routed.reports == []
+
+
+@pytest.mark.parametrize("value", ["", "0", "false", "No", "off"])
+def test_a_kill_switch_that_is_off_changes_nothing(routed, value):
+    assert routed.activated("main.py", TURBO_PHYSAI_DISABLE=value).stdout == "fast\n"
+
+
+def test_an_unknown_variable_is_one_line_for_the_whole_launch(routed):
+    routed.project.write(
+        {
+            "parent.py": """\
+            import multiprocessing as mp, subprocess, sys
+            def work():
+                pass
+            if __name__ == "__main__":
+                import model
+                subprocess.run([sys.executable, "main.py"], check=True)
+                worker = mp.get_context("spawn").Process(target=work)
+                worker.start()
+                worker.join()
+            """
+        }
+    )
+    done = routed.activated("parent.py", TURBO_PHYSAI_DISABLE_GROUP="g")
+    assert done.stdout == "fast\n"
+    assert done.stderr == (
+        "turbo_physai: there is no variable TURBO_PHYSAI_DISABLE_GROUP; "
+        "did you mean TURBO_PHYSAI_DISABLE_GROUPS?\n"
+    )
+    wrong = {"TURBO_PHYSAI_DISABLE_GROUP": "g", "RANK": "1"}
+    assert routed.activated("main.py", **wrong).stderr == ""  # rank 0 has said it
+
+
 def test_a_wrong_config_is_one_line_and_the_code_2(routed):
     routed.project.write({"wrong.yaml": "kind: Other\nunknown: 1\n"})
     for name, parts in {

@@ -88,6 +88,27 @@ def test_the_model_names_both_configs(launch):
     assert done.stdout == "slow\n"
 
 
+def test_a_config_in_the_folder_is_not_taken_by_a_launcher_for_any_command(launch):
+    folder = launch.path / "turbophysai_configs" / "default"
+    folder.mkdir(parents=True)
+    (launch.path / "optimization.yaml").rename(folder / "optimization.yaml")
+    done = launch("turbo-physai", "run", "--", "python", "main.py")
+    assert done.stdout == "slow\n"
+    assert done.stderr == (
+        f"turbo_physai: not using {folder}/optimization.yaml, because nobody named it; "
+        "--optimization-config does\n"
+    )
+    named = ("--optimization-config", folder / "optimization.yaml")
+    assert launch("turbo-physai", "run", *named, "--", "python", "main.py").stdout == "fast\n"
+    # One in front of a program runs what lies in the folder anyway.
+    done = launch("python", "-m", "turbo_physai.run", "main.py")
+    assert done.stdout == "fast\n"
+    assert done.stderr == (
+        f"turbo_physai: using {folder}/optimization.yaml, because no config was named and it lies "
+        "in this folder\n"
+    )
+
+
 def test_everything_that_is_wrong_is_said_and_nothing_is_started(launch):
     launch.project.write({"runtime.yaml": "kind: RuntimeConfig\nprocess: {numa: 1}\n"})
     options = [

@@ -8,6 +8,7 @@ import pytest
 
 from turbo_physai.config import load_runtime
 from turbo_physai.launch.options import Options
+from turbo_physai.process import settings
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "launching.md").read_text()
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torchrun needs torch")
@@ -76,6 +77,17 @@ def test_the_runtime_config_is_one(tmp_path):
     assert config.numa
 
 
+def test_the_table_is_that_of_the_code():
+    table = re.search(r"\| option \| variable.*?\n\n", GUIDE, re.DOTALL)[0]
+    listed = [
+        [cell.strip(" `") for cell in row.split("|")[1:-1]]
+        for row in table.strip().splitlines()[2:]
+    ]
+    users = [each for each in settings.ALL if not each.is_internal]
+    assert listed == [[each.option, each.variable, each.help] for each in users]
+    assert all(word in GUIDE for word in (*settings.YES, *settings.NO))
+
+
 def test_the_options_that_are_listed_are_those_there_are(training):
     table = re.search(r"\| option \| variable.*?\n\n", GUIDE, re.DOTALL)[0]
     listed = set(re.findall(r"`(--[\w-]+)", table))
@@ -84,4 +96,5 @@ def test_the_options_that_are_listed_are_those_there_are(training):
         assert listed <= options
         only_there = options - listed - {"--help"}
         assert all(option in GUIDE for option in only_there), only_there
-    assert len(listed) == len(Options.__attrs_attrs__) + 1
+    # --model has no variable of its own, and --runtime-config is held elsewhere.
+    assert len(listed) == len(Options.__attrs_attrs__)

@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from turbo_physai.errors import OptimizationConfigError
 from turbo_physai.launch import placement, topology
 from turbo_physai.launch.placement import Placement
 
@@ -66,10 +67,17 @@ def test_a_container_without_cpus_of_the_node_keeps_what_it_has(bound, monkeypat
     assert bound(Placement(False, {}, {0: 1}), 0)["cpus"] == {0, 1}
 
 
-def test_what_cannot_be_done_is_said_and_the_run_goes_on(bound, monkeypatch, capsys):
+def test_what_cannot_be_done_is_said_and_the_run_goes_on(bound, monkeypatch, caplog):
     def refuse(*_):
         raise OSError("not permitted")
 
     monkeypatch.setattr(os, "sched_setaffinity", refuse)
     bound(Placement(True), 0)
-    assert capsys.readouterr().err == "turbo_physai: local rank 0 is not bound: not permitted\n"
+    assert caplog.messages == ["turbo_physai: local rank 0 is not bound: not permitted"]
+
+
+@pytest.mark.parametrize("entry", ["x", "0", "0=", "0=x", "-1=0", "²=0", "0=" + "9" * 5000])
+@pytest.mark.parametrize("variable", ["TURBO_PHYSAI_RANK_AFFINITY", "TURBO_PHYSAI_RANK_NUMA"])
+def test_a_garbled_variable_is_named(variable, entry):
+    with pytest.raises(OptimizationConfigError, match=f"{variable}: found '{entry}'; accepted"):
+        Placement.of({variable: entry})

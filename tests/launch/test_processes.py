@@ -163,6 +163,19 @@ def test_torchruns_default_rendezvous_is_no_id(launch):
     assert len({report["run_id"] for report in launch.reports}) == 2
 
 
+def test_ranks_that_lightning_starts_are_two(launch):
+    for local in "01":
+        launch.activated("main.py", LOCAL_RANK=local, NODE_RANK="0", WORLD_SIZE="2")
+    assert states(launch) == [(0, "applied"), (1, "applied")]
+    # Each start has made up an id of its own, as no process above them did.
+    assert {report["world_size"] for report in launch.reports} == {2}
+    for local in "01":
+        ranks = {"LOCAL_RANK": local, "NODE_RANK": "0", "WORLD_SIZE": "2"}
+        launch.activated("main.py", **ranks, TURBO_PHYSAI_RUN_ID="mine")
+    shown = launch("turbo-physai", "report", "show", "reports", "--run-id", "mine").stdout
+    assert shown.startswith("run mine: 2 ranks\n")
+
+
 # Sudden ends.
 
 STUCK = "import model, time\nprint(model.f(), flush=True)\ntime.sleep(60)\n"

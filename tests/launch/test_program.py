@@ -58,6 +58,7 @@ FORMS = {
     "module": ["-m", "probe", "a", "-m", "b"],
     "package": ["-m", "package", "-x"],
     "submodule": ["-m", "package.inner", "--", "a"],
+    "standard input": ["<probe.py", "a", "-b", "-"],
 }
 FLAGS = [[], ["-I"], ["-u"], ["-OO"], ["-Wignore", "-X", "dev"], ["-E", "-s"]]
 if sys.version_info >= (3, 11):
@@ -86,8 +87,11 @@ def both(launch):
 
     def run(program, flags=(), config="empty.yaml"):
         program = [part.format(path=path) for part in program]
-        plain = launch.python(*flags, *program, code=None)
-        ours = launch.python(*flags, *RUN[:-1], config, *program, code=None)
+        given = path / program[0].removeprefix("<")
+        stdin = {"stdin": given.read_text()} if program[0].startswith("<") else {}
+        program = ["-" if part.startswith("<") else part for part in program]
+        plain = launch.python(*flags, *program, code=None, **stdin)
+        ours = launch.python(*flags, *RUN[:-1], config, *program, code=None, **stdin)
         return plain, ours
 
     return run
@@ -104,7 +108,9 @@ def same(plain, ours):
     assert ours.returncode == plain.returncode
 
 
-@pytest.mark.parametrize("form", mostly_slow(FORMS, "symlink", "folder", "zip", "package"))
+@pytest.mark.parametrize(
+    "form", mostly_slow(FORMS, "symlink", "folder", "package", "standard input")
+)
 def test_a_program_finds_the_world_as_plain_python_makes_it(both, form):
     plain, ours = both(FORMS[form])
     assert plain.returncode == 0, plain.stderr
@@ -114,7 +120,7 @@ def test_a_program_finds_the_world_as_plain_python_makes_it(both, form):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flags", FLAGS, ids=" ".join)
-@pytest.mark.parametrize("form", ["in a folder", "folder", "module"])
+@pytest.mark.parametrize("form", ["in a folder", "folder", "module", "standard input"])
 def test_the_flags_of_python_mean_what_they_mean(both, form, flags):
     plain, ours = both(FORMS[form], flags)
     same(plain, ours)  # also where the program cannot be found: -I and -P hide the folder
@@ -145,6 +151,35 @@ if sys.version_info >= (3, 11):
 def test_a_program_ends_as_under_plain_python(both, launch, end):
     launch.project.write({"end.py": ENDS[end], "broken.py": "x = = 1\n"})
     same(*both(["end.py"]))
+
+
+@pytest.mark.parametrize("end", mostly_slow(ENDS, "cause", "own hook"))
+def test_a_program_on_standard_input_ends_as_under_plain_python(both, launch, end):
+    launch.project.write({"end.py": ENDS[end], "broken.py": "x = = 1\n"})
+    same(*both(["<end.py"]))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "print('\u00e9'.encode())\n",
+        "print(input('more? '))\nleft over\n",
+        "",
+        "import sys; print(sys.stdin.read())",
+        "print(1)\r\nprint(2)\r\n",
+    ],
+)
+def test_a_program_on_standard_input_is_read_as_by_plain_python(both, launch, source):
+    (launch.path / "given.py").write_bytes(source.encode())
+    same(*both(["<given.py"]))
+
+
+def test_a_program_on_standard_input_is_patched(launch):
+    source = (launch.path / "main.py").read_text()
+    for name in ("-", "/dev/stdin"):  # the latter is a pipe like any other, and read once
+        done = launch.python(*RUN, name, stdin=source, PYTHONPATH=str(launch.path))
+        assert (done.stdout, done.stderr) == ("fast\n", "")
+    assert [report["summary"]["applied"] for report in launch.reports] == [1, 1]
 
 
 @pytest.mark.parametrize("form", ["module", "folder"])

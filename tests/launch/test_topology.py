@@ -35,7 +35,7 @@ def test_gpus_stand_in_the_order_of_their_addresses(machine, monkeypatch):
     assert topology.gpu_nodes(machine) == [0, 1]
 
 
-@pytest.mark.parametrize("visible", ["GPU-8932f937", "3", "", "0,-1"])
+@pytest.mark.parametrize("visible", ["GPU-8932f937", "3", "", "0,-1", "²", "9" * 5000])
 def test_gpus_that_cannot_be_told_are_not_guessed(machine, monkeypatch, visible):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert topology.gpu_nodes(machine) == []
@@ -51,7 +51,7 @@ def test_a_list_of_cpus_reads_back(cpus):
     assert topology.parse_cpus(spans(cpus)) == cpus
 
 
-@pytest.mark.parametrize("text", ["", "a", "1-", "-1", "3-1", "1,,2", "1 2"])
+@pytest.mark.parametrize("text", ["", "a", "1-", "-1", "3-1", "1,,2", "1 2", "²", "0-99999999999"])
 def test_what_is_no_list_of_cpus_is_refused(text):
     with pytest.raises(ValueError, match="no"):
         topology.parse_cpus(text)

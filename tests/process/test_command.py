@@ -19,6 +19,8 @@ COMMANDS = {
     "code": (["-c", "pass", "t.py"], ("code", "pass")),
     "code in flags": (["-BEc", "pass"], ("code", "pass")),
     "nothing": (["-i"], ("nothing", "")),
+    "standard input": (["-", "t.py"], ("nothing", "")),
+    "standard input behind flags": (["-u", "-", "-m", "x"], ("nothing", "")),
 }
 
 

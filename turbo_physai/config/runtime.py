@@ -10,13 +10,11 @@ from typing import Final
 import attrs
 import yaml
 
-from turbo_physai.config.selection import packaged
+from turbo_physai.config.selection import existing, packaged
 from turbo_physai.config.yaml_reader import Reader
-from turbo_physai.errors import OptimizationConfigNotFoundError
 
 SCHEMA: Final = "turbophysai/runtime-config/v1"
 KIND: Final = "RuntimeConfig"
-RUNTIME_CONFIG_VARIABLE: Final = "TURBO_PHYSAI_RUNTIME_CONFIG"
 
 
 @attrs.frozen
@@ -52,7 +50,7 @@ def select_runtime(
         OptimizationConfigNotFoundError: what was asked for is not there.
     """
     if path is not None:
-        return _existing(path, "runtime_config")
+        return existing(path, "runtime_config", "a RuntimeConfig")
     if model is not None:
         beside = packaged(model).with_name("runtime.yaml")
         return beside if beside.is_file() else None
@@ -115,13 +113,3 @@ def _config(reader: Reader, root: yaml.Node) -> RuntimeConfig | None:
 
 def is_variable_name(text: str) -> bool:
     return bool(text) and "=" not in text and "\0" not in text
-
-
-def _existing(path: str | os.PathLike[str], source: str) -> Path:
-    absolute = Path(path).absolute()
-    if not absolute.is_file():
-        what = "a folder" if absolute.is_dir() else "no file"
-        raise OptimizationConfigNotFoundError(
-            f"{source}: found {what} at {absolute}; accepted: the path of a RuntimeConfig"
-        )
-    return absolute

@@ -3,36 +3,53 @@
 from __future__ import annotations
 
 import os
+import stat
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
 from turbo_physai.errors import OptimizationConfigNotFoundError
+from turbo_physai.process import settings
+from turbo_physai.process.command import is_path_safe
+from turbo_physai.process.messages import warn
 
-CONFIG_VARIABLE: Final = "TURBO_PHYSAI_OPTIMIZATION_CONFIG"
 DEFAULT: Final = Path("turbophysai_configs/default/optimization.yaml")
 COMMON: Final = "common"
 
 
-def select(path: str | os.PathLike[str] | None = None, model: str | None = None) -> Path:
+def select(
+    path: str | os.PathLike[str] | None = None,
+    model: str | None = None,
+    *,
+    from_folder: bool = True,
+) -> Path:
     """The absolute path of the config to use.
 
     The first of: `path`; the packaged config of `model`; the file that the variable
     TURBO_PHYSAI_OPTIMIZATION_CONFIG names; ``turbophysai_configs/default/optimization.yaml`` under
-    the working directory; the packaged common config.
+    the working directory; the packaged common config. A config that nobody has named is used with a
+    warning.
+
+    Args:
+        from_folder: whether the working directory may hold the config; never if python was told to
+            trust no folder (``-I``, ``-P``).
 
     Raises:
         OptimizationConfigNotFoundError: what was asked for is not there.
         TypeError: `path` or `model` is of another type.
     """
     if path is not None:
-        return _existing(Path(path), "optimization_config_path")
+        return existing(path, "optimization_config_path", "an OptimizationConfig")
     if model is not None:
         return packaged(model)
-    if from_environment := os.environ.get(CONFIG_VARIABLE):
-        return _existing(Path(from_environment), CONFIG_VARIABLE)
-    if DEFAULT.is_file():
-        return DEFAULT.absolute()
+    if named := settings.OPTIMIZATION_CONFIG.text():
+        return existing(named, settings.OPTIMIZATION_CONFIG.variable, "an OptimizationConfig")
+    if os.path.isfile(DEFAULT):  # noqa: PTH113 - False where the folder may not be entered
+        absolute = DEFAULT.absolute()
+        if from_folder and not is_path_safe():
+            warn(f"using {absolute}, because no config was named and it lies in this folder")
+            return absolute
+        warn(f"not using {absolute}, because nobody named it; --optimization-config does")
     return packaged(COMMON)
 
 
@@ -55,11 +72,25 @@ def packaged_configs() -> dict[str, Path]:
     return {file.parent.name: file for file in sorted(folder.glob("*/optimization.yaml"))}
 
 
-def _existing(path: Path, source: str) -> Path:
-    path = path.absolute()
-    if not path.is_file():
-        what = "a folder" if path.is_dir() else "no file"
+def existing(path: str | os.PathLike[str], source: str, kind: str) -> Path:
+    """The absolute form of `path`, which is that of a file.
+
+    Raises:
+        OptimizationConfigNotFoundError: it is not; the message says that `source` gave it, and that
+            `kind` was expected.
+        TypeError: it is no path.
+    """
+    found = Path(path)
+    try:
+        found = found.absolute()
+        is_file = stat.S_ISREG(found.stat().st_mode)
+        what = "a folder" if found.is_dir() else "a device or pipe"
+    except (FileNotFoundError, NotADirectoryError):
+        is_file, what = False, "no file"
+    except (OSError, ValueError) as error:  # it may not be entered, is too long, ...
+        is_file, what = False, f"nothing that can be read ({getattr(error, 'strerror', error)})"
+    if not is_file:
         raise OptimizationConfigNotFoundError(
-            f"{source}: found {what} at {path}; accepted: the path of an OptimizationConfig"
+            f"{source}: found {what} at {found}; accepted: the path of {kind}"
         )
-    return path
+    return found

@@ -9,6 +9,8 @@ from typing import Final
 
 import attrs
 
+from turbo_physai.evidence.quiet import parse
+
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 _ACCESSORS: Final = ("getter", "setter", "deleter")
@@ -81,7 +83,7 @@ def find(source: str, names: Sequence[str], *, module: str, is_package: bool) ->
     Raises:
         SyntaxError: it is no Python source of this version.
     """
-    scope: ast.Module | ast.ClassDef = _parse(source)
+    scope: ast.Module | ast.ClassDef = _parse(source, module)
     for depth, name in enumerate(names):
         found = _in_scope(scope, name, module, is_package)
         last = depth == len(names) - 1
@@ -98,8 +100,8 @@ def find(source: str, names: Sequence[str], *, module: str, is_package: bool) ->
 
 
 @lru_cache(maxsize=16)  # the members of a Group tend to lie in one module
-def _parse(source: str) -> ast.Module:
-    return ast.parse(source)
+def _parse(source: str, module: str) -> ast.Module:
+    return parse(source, module)
 
 
 def _in_scope(

@@ -2,6 +2,9 @@
 
 Both routes lead here, unless the kill switch is on: the start-up file in site-packages, and the
 `sitecustomize` that launchers put on PYTHONPATH. Whichever comes second finds it done.
+
+What is imported here at the top is light and our own: everything else may be missing or broken,
+and then the one handler in `activate` has to know what becomes of the process.
 """
 
 from __future__ import annotations
@@ -10,21 +13,17 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from turbo_physai import api
-from turbo_physai.errors import TurboPhysAIError
-from turbo_physai.launch.checks import CONFIG_ERROR
-from turbo_physai.launch.placement import Placement
-from turbo_physai.process import ranks
+from turbo_physai.launch.checks import CONFIG_ERROR, describe
+from turbo_physai.process import ranks, settings
 from turbo_physai.process.command import Command, is_path_safe
+from turbo_physai.process.kind import Kind, kind_of
+from turbo_physai.process.messages import warn
+from turbo_physai.process.variables import make_paths_absolute, working_directory
 
 if TYPE_CHECKING:
     from turbo_physai.launch.program import Program
-
-# The folders of the programs above this process, nearest first; not for users to set.
-FOLDERS_VARIABLE: Final = "TURBO_PHYSAI_PROGRAM_FOLDERS"
 
 _is_done = False
 
@@ -32,7 +31,9 @@ _is_done = False
 def activate() -> None:
     """Applies the config that the environment names; once, and not in launchers.
 
-    A configuration that is wrong ends the process with one line on stderr and the exit code 2.
+    Where that fails, whatever the cause, a training ends with one line on stderr and the exit code
+    2, so that it never runs unpatched by accident. Any other program goes on unpatched with one
+    line: it is none of our business.
     """
     global _is_done
     if _is_done:
@@ -41,18 +42,47 @@ def activate() -> None:
     command = Command.of_this_process()
     if command.is_run:
         return  # it has options of its own, which are not known yet
+    parent_rank = settings.PARENT_RANK.text()  # this process will put its own there
+    try:
+        _activate(command)
+    except KeyboardInterrupt:
+        raise
+    except SystemExit as exit_:  # strict mode, which has said why
+        _exit(exit_.code if isinstance(exit_.code, int) else 1)
+    except BaseException as error:
+        _fail(error, kind_of(command, parent_rank))
+
+
+def _activate(command: Command) -> None:
+    make_paths_absolute()
     ranks.share_run_id()
     if command.is_launcher:
         return
+    from turbo_physai import api
+    from turbo_physai.launch.placement import Placement
+
     if not command.is_worker:  # a worker has inherited where it runs
         Placement.of(os.environ).bind()
-    try:
-        with program_folders(_folder_of(command)):
-            api.activate()
-    except TurboPhysAIError as error:
-        _exit(CONFIG_ERROR, "; ".join(f"turbo_physai: {error}".splitlines()))
-    except SystemExit as exit_:  # strict mode, which has said why
-        _exit(exit_.code if isinstance(exit_.code, int) else 1)
+    with program_folders(_folder_of(command)):
+        api.activate()
+
+
+def _fail(error: BaseException, kind: Kind) -> None:
+    if kind == "rank" or (kind == "program" and not _is_unreachable(error)):
+        _exit(CONFIG_ERROR, f"turbo_physai: {describe(error)}")
+    # What has failed half-way must not go on half-way.
+    finders = [each for each in sys.meta_path if type(each).__module__.startswith("turbo_physai.")]
+    for finder in finders:
+        sys.meta_path.remove(finder)
+    with contextlib.suppress(Exception):
+        warn(f"this process runs unpatched: {describe(error)}")
+
+
+def _is_unreachable(error: BaseException) -> bool:
+    """Whether python was told not to look where the modules of the config lie."""
+    faults = getattr(error, "faults", ())
+    missing = all("ModuleNotFoundError" in fault.found for fault in faults)
+    return is_path_safe() and bool(faults) and missing
 
 
 def activate_for(program: Program) -> None:
@@ -61,6 +91,9 @@ def activate_for(program: Program) -> None:
     Raises:
         TurboPhysAIError: the configuration is wrong.
     """
+    from turbo_physai import api
+    from turbo_physai.launch.placement import Placement
+
     with program_folders(sys.path[0]):
         if program.is_launcher:
             api.validate()
@@ -83,9 +116,12 @@ def program_folders(own: str | None) -> Iterator[None]:
         yield
         return
     before = sys.path[:]
-    above = os.environ.get(FOLDERS_VARIABLE, "").split(os.pathsep)
-    folders = [folder for folder in dict.fromkeys((own, str(Path.cwd()), *above)) if folder]
-    os.environ[FOLDERS_VARIABLE] = os.pathsep.join(folders)
+    above = (settings.PROGRAM_FOLDERS.text() or "").split(os.pathsep)
+    here = working_directory()
+    if here is None:
+        warn("the working directory cannot be told; no module is looked for there")
+    folders = [each for each in dict.fromkeys((own, here, *above)) if each]
+    os.environ[settings.PROGRAM_FOLDERS.variable] = os.pathsep.join(folders)
     sys.path[:0] = folders
     try:
         yield
@@ -96,15 +132,20 @@ def program_folders(own: str | None) -> Iterator[None]:
 def _folder_of(command: Command) -> str | None:
     if command.kind != "script":
         return None
-    path = Path(os.path.realpath(command.name))
-    return str(path if path.is_dir() else path.parent)
+    try:
+        path = os.path.realpath(command.name)
+    except OSError:  # relative to a working directory that has been deleted
+        return None
+    return path if os.path.isdir(path) else os.path.dirname(path)  # noqa: PTH112, PTH120
 
 
 def _exit(code: int, message: str = "") -> None:
     # An exception would be printed by `site`, which then starts the program all the same.
-    if message and sys.stderr is not None:
-        print(message, file=sys.stderr)
+    with contextlib.suppress(Exception):
+        if message and sys.stderr is not None:
+            print(message, file=sys.stderr)
     for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
-            stream.flush()
+        with contextlib.suppress(Exception):
+            if stream is not None:
+                stream.flush()
     os._exit(code)

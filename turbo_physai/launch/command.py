@@ -30,12 +30,14 @@ def become(command: Sequence[str], options: Options, runtime: Runtime) -> NoRetu
     sys.stdout.flush()
     try:
         os.execvp(command[0], list(command))
-    except OSError as error:
-        print(f"turbo_physai: {command[0]}: {error.strerror}", file=sys.stderr)
+    except (OSError, ValueError) as error:  # the latter of a NUL or an empty name
+        why = getattr(error, "strerror", error)
+        print(f"turbo_physai: {command[0]}: {why}", file=sys.stderr)
         sys.exit(_NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE)
 
 
 def _export_valid(options: Options) -> None:
-    options.export(os.environ)
+    # Whoever starts any command in any folder has not chosen a config that happens to lie there.
+    options.export(os.environ, from_folder=False)
     with program_folders(None):
         api.validate()

@@ -8,58 +8,36 @@ from __future__ import annotations
 import os
 from collections.abc import MutableMapping
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import attrs
 import typer
 
-from turbo_physai import api
 from turbo_physai.config import select
-from turbo_physai.config.selection import CONFIG_VARIABLE
-from turbo_physai.process import ranks
-from turbo_physai.report.journal import REPORT_DIR_VARIABLE
-from turbo_physai.report.strict import STRICT_VARIABLE
+from turbo_physai.process import ranks, settings
+from turbo_physai.process.settings import Setting
+from turbo_physai.process.variables import absolute, make_paths_absolute
 
 BOOTSTRAP: Final = str(Path(__file__).parent / "bootstrap")
+
+
+def _option(setting: Setting) -> Any:
+    name, _, metavar = setting.option.partition(" ")
+    return typer.Option(name, metavar=metavar or None, help=setting.help)
+
 
 Model = Annotated[
     str | None, typer.Option("--model", metavar="NAME", help="Use the packaged config of a model.")
 ]
-OptimizationConfigFile = Annotated[
-    str | None,
-    typer.Option("--optimization-config", metavar="FILE", help="Use this OptimizationConfig."),
-]
-RuntimeConfigFile = Annotated[
-    str | None,
-    typer.Option("--runtime-config", metavar="FILE", help="Apply this RuntimeConfig."),
-]
-ForceGroups = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--force-group", metavar="ID", help="Let the overridable failed checks of a Group through."
-    ),
-]
-DisableGroups = Annotated[
-    list[str] | None, typer.Option("--disable-group", metavar="ID", help="Do not apply a Group.")
-]
-LogReport = Annotated[
-    bool, typer.Option("--log-report", help="Log the whole report once it is final.")
-]
-ReportDir = Annotated[
-    str | None, typer.Option("--report-dir", metavar="DIR", help="Keep the reports in this folder.")
-]
-RunId = Annotated[
-    str | None, typer.Option("--run-id", metavar="ID", help="Name this launch in its reports.")
-]
-StrictMode = Annotated[
-    bool,
-    typer.Option(
-        "--strict", help="End with the exit code 3 if a Group that should be applied was not."
-    ),
-]
-Off = Annotated[
-    bool, typer.Option("--disable", help="Run the program as if turbo_physai was not there.")
-]
+OptimizationConfigFile = Annotated[str | None, _option(settings.OPTIMIZATION_CONFIG)]
+RuntimeConfigFile = Annotated[str | None, _option(settings.RUNTIME_CONFIG)]
+ForceGroups = Annotated[list[str] | None, _option(settings.FORCE_GROUPS)]
+DisableGroups = Annotated[list[str] | None, _option(settings.DISABLE_GROUPS)]
+LogReport = Annotated[bool, _option(settings.LOG_REPORT)]
+ReportDir = Annotated[str | None, _option(settings.REPORT_DIR)]
+RunId = Annotated[str | None, _option(settings.RUN_ID)]
+StrictMode = Annotated[bool, _option(settings.STRICT)]
+Off = Annotated[bool, _option(settings.DISABLE)]
 
 SetVariables = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set a variable.")
@@ -100,35 +78,46 @@ class Options:
     @property
     def is_off(self) -> bool:
         """Whether the kill switch is on, by option or by its variable."""
-        return self.off or os.environ.get(api.OFF_VARIABLE) == "1"
+        return self.off or settings.DISABLE.is_on()
 
-    def export(self, environment: MutableMapping[str, str]) -> None:
+    def export(self, environment: MutableMapping[str, str], *, from_folder: bool = True) -> None:
         """Adds the variables that activate a process with these options, paths made absolute.
+
+        Args:
+            environment: what is changed.
+            from_folder: whether the working directory may hold the config, if none is named.
 
         Raises:
             OptimizationConfigNotFoundError: the config that was asked for is not there.
         """
         if self.is_off:
-            environment[api.OFF_VARIABLE] = "1"
+            environment[settings.DISABLE.variable] = "1"
             return
-        environment[CONFIG_VARIABLE] = str(select(self.optimization_config, self.model))
-        if self.report_dir is not None:
-            environment[REPORT_DIR_VARIABLE] = str(Path(self.report_dir).absolute())
-        if self.run_id is not None:
-            environment[ranks.RUN_ID_VARIABLE] = self.run_id
-        if self.log_report:
-            environment[api.LOG_VARIABLE] = "1"
-        if self.strict:
-            environment[STRICT_VARIABLE] = "1"
-        # Ids that an outer launcher has stated stay in force, as they do beside apply()'s own.
-        for variable, ids in (
-            (api.FORCE_VARIABLE, self.force_groups),
-            (api.DISABLE_VARIABLE, self.disable_groups),
-        ):
-            if ids:
-                environment[variable] = ",".join(filter(None, (environment.get(variable), *ids)))
-        environment.setdefault(ranks.LAUNCH_VARIABLE, ranks.new_run_id())
+        config = select(self.optimization_config, self.model, from_folder=from_folder)
+        stated: dict[Setting, str | None] = {
+            settings.OPTIMIZATION_CONFIG: str(config),
+            settings.REPORT_DIR: self.report_dir and absolute(self.report_dir),
+            settings.RUN_ID: self.run_id,
+            settings.LOG_REPORT: "1" if self.log_report else None,
+            settings.STRICT: "1" if self.strict else None,
+            # Ids that an outer launcher has stated stay in force, as they do beside apply()'s own.
+            settings.FORCE_GROUPS: _added(settings.FORCE_GROUPS, environment, self.force_groups),
+            settings.DISABLE_GROUPS: _added(
+                settings.DISABLE_GROUPS, environment, self.disable_groups
+            ),
+        }
+        for setting, value in stated.items():
+            if value is not None:
+                environment[setting.variable] = value
+        make_paths_absolute(environment)
+        environment.setdefault(settings.LAUNCH_ID.variable, ranks.new_run_id())
         _reach_children(environment)
+
+
+def _added(
+    setting: Setting, environment: MutableMapping[str, str], ids: tuple[str, ...]
+) -> str | None:
+    return ",".join((*setting.ids(environment), *ids)) if ids else None
 
 
 def _reach_children(environment: MutableMapping[str, str]) -> None:

@@ -6,21 +6,18 @@ its local rank is known and no thread or memory of it lies elsewhere yet.
 
 from __future__ import annotations
 
-import ctypes
 import os
-import sys
-from collections.abc import Mapping, MutableMapping
-from typing import Final
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import TypeVar
 
 import attrs
 
-from turbo_physai.errors import Fault
+from turbo_physai.errors import Fault, OptimizationConfigError
 from turbo_physai.launch import topology
-from turbo_physai.process import ranks
+from turbo_physai.process import ranks, settings
+from turbo_physai.process.messages import warn
 
-NUMA_VARIABLE: Final = "TURBO_PHYSAI_NUMA"
-AFFINITY_VARIABLE: Final = "TURBO_PHYSAI_RANK_AFFINITY"
-NODES_VARIABLE: Final = "TURBO_PHYSAI_RANK_NUMA"
+T = TypeVar("T")
 
 
 @attrs.frozen
@@ -40,26 +37,29 @@ class Placement:
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Placement:
-        cpus = _entries(environment.get(AFFINITY_VARIABLE, ""))
-        nodes = _entries(environment.get(NODES_VARIABLE, ""))
+        """What `environment` states.
+
+        Raises:
+            OptimizationConfigError: a variable does not read as it was exported.
+        """
         return cls(
-            environment.get(NUMA_VARIABLE) == "1",
-            {rank: topology.parse_cpus(text) for rank, text in cpus.items()},
-            {rank: int(text) for rank, text in nodes.items()},
+            settings.NUMA.flag(environment),
+            _entries(settings.RANK_AFFINITY, environment, topology.parse_cpus, "0=0-7,16;1=8-15"),
+            _entries(settings.RANK_NUMA, environment, topology.number, "0=0;1=1"),
         )
 
     def export(self, environment: MutableMapping[str, str]) -> None:
         """States it in `environment`, in place of what stands there."""
         cpus = {rank: ranks.spans(cpus) for rank, cpus in self.cpus.items()}
         texts = {
-            NUMA_VARIABLE: "1" if self.numa else "",
-            AFFINITY_VARIABLE: ";".join(f"{rank}={text}" for rank, text in cpus.items()),
-            NODES_VARIABLE: ";".join(f"{rank}={node}" for rank, node in self.nodes.items()),
+            settings.NUMA: "1" if self.numa else "",
+            settings.RANK_AFFINITY: ";".join(f"{rank}={text}" for rank, text in cpus.items()),
+            settings.RANK_NUMA: ";".join(f"{rank}={node}" for rank, node in self.nodes.items()),
         }
-        for name, text in texts.items():
-            environment.pop(name, None)
+        for setting, text in texts.items():
+            environment.pop(setting.variable, None)
             if text:
-                environment[name] = text
+                environment[setting.variable] = text
 
     def faults(self) -> list[Fault]:
         """What cannot be had on this machine."""
@@ -84,13 +84,13 @@ class Placement:
     def bind(self) -> None:
         """Binds this process, if it is a rank and anything is asked for it.
 
-        What cannot be done is said on stderr: a slower run is better than none.
+        What cannot be done is a warning: a slower run is better than none.
         """
         rank = ranks.local_rank()
         if rank is None:
             return
-        node = self._node(rank)
         try:
+            node = self._node(rank)
             if rank in self.cpus:
                 os.sched_setaffinity(0, self.cpus[rank])
             elif node is not None:
@@ -99,8 +99,8 @@ class Placement:
                 os.sched_setaffinity(0, allowed & topology.nodes()[node] or allowed)
             if node is not None:
                 _prefer_memory_of(node)
-        except OSError as error:
-            print(f"turbo_physai: local rank {rank} is not bound: {error}", file=sys.stderr)
+        except (OSError, ValueError) as error:
+            warn(f"local rank {rank} is not bound: {error}")
 
     def _node(self, rank: int) -> int | None:
         if rank in self.nodes:
@@ -115,13 +115,26 @@ class Placement:
         return known[rank * len(known) // size if rank < size else rank % len(known)]
 
 
-def _entries(text: str) -> dict[int, str]:
+def _entries(
+    setting: settings.Setting,
+    environment: Mapping[str, str],
+    parse: Callable[[str], T],
+    example: str,
+) -> dict[int, T]:
+    text = setting.text(environment) or ""
     pairs = (entry.partition("=") for entry in text.split(";") if entry)
-    return {int(rank): value for rank, _, value in pairs}
+    try:
+        return {topology.number(rank): parse(value) for rank, _, value in pairs}
+    except ValueError:
+        raise OptimizationConfigError(
+            Fault(setting.variable, repr(text), f"entries such as {example}")
+        ) from None
 
 
 def _prefer_memory_of(node: int) -> None:
     """Lets this process take its memory from `node` as long as there is any, where libnuma is."""
+    import ctypes
+
     try:
         numa = ctypes.CDLL("libnuma.so.1")
     except OSError:

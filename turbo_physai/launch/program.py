@@ -10,7 +10,7 @@ import builtins
 import os
 import runpy
 import sys
-from importlib.machinery import SourceFileLoader, SourcelessFileLoader
+from importlib.machinery import BuiltinImporter, SourceFileLoader, SourcelessFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
@@ -19,6 +19,7 @@ import attrs
 
 from turbo_physai.errors import TurboPhysAIError
 from turbo_physai.process.command import Command, is_path_safe
+from turbo_physai.process.variables import absolute, working_directory
 
 # The launcher's own `__main__` must outlive the moment in which another module takes its place.
 _launchers: list[ModuleType | None] = []
@@ -30,7 +31,8 @@ class ProgramError(TurboPhysAIError):
 
 @attrs.frozen
 class Program:
-    """What follows the options of the launcher: a script or module, and its arguments."""
+    """What follows the options of the launcher: a script or module, and its arguments. A script
+    that is named ``-`` is read from standard input."""
 
     name: str
     arguments: tuple[str, ...] = ()
@@ -39,7 +41,7 @@ class Program:
     def require(self) -> None:
         """Raises ProgramError if there is no such script. Whether there is such a module is found
         out by importing its parents, which is part of running it."""
-        if not self.is_module and not Path(self.name).exists():
+        if not self.is_module and not self._is_input and not Path(self.name).exists():
             raise ProgramError(f"can't open file {self._file!r}: no such file")
 
     def prepare(self) -> None:
@@ -47,12 +49,13 @@ class Program:
         sys.argv = ["-m" if self.is_module else self.name, *self.arguments]
         if self.is_module:
             return  # python has put the working directory first, for us as it does for any module
-        if not is_path_safe():
+        if not is_path_safe() and working_directory() is not None:
             del sys.path[0]
         if self._is_container:
             sys.path.insert(0, self._file)
         elif not is_path_safe():
-            sys.path.insert(0, str(Path(os.path.realpath(self.name)).parent))
+            own = "" if self._is_input else str(Path(os.path.realpath(self.name)).parent)
+            sys.path.insert(0, own)
 
     def run(self) -> None:
         """Runs it as `__main__`, which stays in place afterwards for its threads, exit handlers and
@@ -61,6 +64,8 @@ class Program:
             if self.is_module:
                 _become_main()
                 _run_module(self.name, alter_argv=True)
+            elif self._is_input:
+                _run_input()
             elif self._is_container:
                 _become_main()
                 _run_module("__main__", alter_argv=False)
@@ -78,16 +83,23 @@ class Program:
     @property
     def _file(self) -> str:
         """The absolute path as python makes it, which leaves a ``./`` or ``../`` in it alone."""
-        return os.path.join(os.getcwd(), self.name)  # noqa: PTH118, PTH109
+        return absolute(self.name)
+
+    @property
+    def _is_input(self) -> bool:
+        return not self.is_module and self.name == "-"
 
     @property
     def _is_container(self) -> bool:
         """Whether it is a folder or a zip file: something to be searched for a `__main__`."""
-        if Path(self.name).is_dir():
-            return True
+        if self._is_input:
+            return False
+        path = Path(self.name)
+        if not path.is_file():  # a pipe must not be read to find out
+            return path.is_dir()
         import zipfile
 
-        return zipfile.is_zipfile(self.name)
+        return zipfile.is_zipfile(path)
 
     def _run_script(self) -> None:
         file = self._file
@@ -102,6 +114,18 @@ class Program:
         assert code is not None
         vars(main).update(__file__=file, __loader__=loader, __cached__=None)
         exec(code, vars(main))
+
+
+def _run_input() -> None:
+    main = _become_main()
+    source = sys.stdin.buffer.read()
+    # Its name has no file behind it, and is there only as long as the script runs.
+    vars(main).update(__file__="<stdin>", __loader__=BuiltinImporter, __cached__=None)
+    try:
+        exec(compile(source, "<stdin>", "exec", dont_inherit=True), vars(main))
+    finally:
+        vars(main).pop("__file__", None)
+        vars(main).pop("__cached__", None)
 
 
 def _run_module(name: str, *, alter_argv: bool) -> None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import attrs
 
 from turbo_physai.config import load_runtime, select_runtime
-from turbo_physai.config.runtime import RUNTIME_CONFIG_VARIABLE, is_variable_name
+from turbo_physai.config.runtime import is_variable_name
 from turbo_physai.errors import Fault, OptimizationConfigError
 from turbo_physai.launch import topology
 from turbo_physai.launch.placement import Placement
+from turbo_physai.process import settings
+from turbo_physai.process.messages import warn
 
 T = TypeVar("T")
 
@@ -49,7 +50,7 @@ class Runtime:
         if path is not None:
             config = load_runtime(path)
             config.apply(os.environ)
-            os.environ[RUNTIME_CONFIG_VARIABLE] = str(path)
+            os.environ[settings.RUNTIME_CONFIG.variable] = str(path)
             numa = config.numa if numa is None else numa
         faults = _set_variables(self.variables)
         placement = self._placement(numa, faults)
@@ -58,7 +59,7 @@ class Runtime:
             raise OptimizationConfigError(*faults)
         placement.export(os.environ)
         if numa and len(topology.nodes()) < 2:
-            print("turbo_physai: NUMA: one node only, so no rank is bound", file=sys.stderr)
+            warn("NUMA: one node only, so no rank is bound")
 
     def _placement(self, numa: bool | None, faults: list[Fault]) -> Placement:
         """What an outer launcher has stated, with what is asked for here over it."""

@@ -31,10 +31,10 @@ def gpu_nodes(root: Path = Path("/")) -> list[int]:
         found.append(int(file.read_text()) if file.is_file() else -1)
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
-        numbers = [number.strip() for number in visible.split(",")]
-        if not all(number.isdecimal() and int(number) < len(found) for number in numbers):
+        try:
+            found = [found[number(index.strip())] for index in visible.split(",")]
+        except (ValueError, IndexError):
             return []
-        found = [found[int(number)] for number in numbers]
     return [] if -1 in found else found
 
 
@@ -59,6 +59,7 @@ def number(text: str) -> int:
     Raises:
         ValueError: it is none.
     """
-    if not text.isdecimal():
+    # No machine has a million of anything, and a range that long would never end.
+    if not (text.isascii() and text.isdecimal() and len(text) <= 6):
         raise ValueError(f"not a number: {text!r}")
     return int(text)

@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from turbo_physai.evidence.packages import version
+from turbo_physai.process.variables import working_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,7 +25,7 @@ def snapshot(packages: Iterable[str] = ()) -> dict[str, Any]:
         "platform": platform.platform(),
         "host": socket.gethostname(),
         "pid": os.getpid(),
-        "directory": os.getcwd(),  # noqa: PTH109 - a text is what is wanted
+        "directory": working_directory(),
         "arguments": list(getattr(sys, "argv", ())),
         "packages": {name: version(name) for name in dict.fromkeys((*PACKAGES, *packages))},
     }

@@ -34,7 +34,7 @@ def collect(config: OptimizationConfig, registry: Registry | None) -> Registry:
         try:
             for declared in import_module(name).GROUPS:
                 known.add(declared)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             found = f"{name!r}, which fails: {type(error).__name__}: {error}{_searched(error)}"
             accepted = "an importable module with a tuple GROUPS of Groups"
             faults.append(Fault(str(config.path), found, accepted, f"optimization_modules[{i}]"))
@@ -43,7 +43,7 @@ def collect(config: OptimizationConfig, registry: Registry | None) -> Registry:
     return known
 
 
-def _searched(error: Exception) -> str:
+def _searched(error: BaseException) -> str:
     """Where a module that was not found was looked for."""
     if not isinstance(error, ModuleNotFoundError):
         return ""

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Final, Literal
-
-import attrs
+from typing import Final, Literal, NamedTuple
 
 # Commands that start a training and never train themselves, as a script's name or a module's.
 _LAUNCHERS: Final = frozenset(
@@ -29,10 +27,10 @@ _LAUNCHERS: Final = frozenset(
 _RUN: Final = "turbo_physai.run"
 
 
-@attrs.frozen
-class Command:
+class Command(NamedTuple):
     """What python was told to run: a script (a file, folder or zip file), a module after ``-m``, or
-    code after ``-c``; nothing of these in an interactive session."""
+    code after ``-c``; nothing of these in an interactive session or where the code is read from
+    standard input, which ``-`` says."""
 
     kind: Literal["script", "module", "code", "nothing"]
     name: str = ""
@@ -47,6 +45,8 @@ class Command:
         """The command in `arguments`, which begin with the options of the interpreter."""
         rest = iter(arguments)
         for argument in rest:
+            if argument == "-":
+                return cls("nothing")
             if not argument.startswith("-"):
                 return cls("script", argument)
             if argument.startswith("--"):
@@ -73,7 +73,7 @@ class Command:
     def is_launcher(self) -> bool:
         """Whether it only starts other processes."""
         if self.kind == "script":
-            return os.path.basename(self.name) in _LAUNCHERS  # noqa: PTH119 - runs at every start
+            return os.path.basename(self.name) in _LAUNCHERS
         return self.kind == "module" and self.name in _LAUNCHERS
 
     @property

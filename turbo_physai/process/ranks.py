@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import time
 from collections.abc import Iterable
 from typing import Final
 
-RUN_ID_VARIABLE: Final = "TURBO_PHYSAI_RUN_ID"
-# Made up by the first process of a launch for those below it; not for users to set.
-LAUNCH_VARIABLE: Final = "TURBO_PHYSAI_LAUNCH_ID"
+from turbo_physai.process import settings
 
 # torchrun and Ray Train, Slurm's srun, Open MPI's mpirun.
 _RANK: Final = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
 _LOCAL_RANK: Final = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK")
+_NODE_RANK: Final = ("NODE_RANK", "GROUP_RANK")
 _WORLD_SIZE: Final = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
 _LOCAL_WORLD_SIZE: Final = (
     "LOCAL_WORLD_SIZE",
@@ -31,7 +29,11 @@ def rank() -> int:
 
 def stated_rank() -> int | None:
     """The rank now; None if no launcher has stated one."""
-    return _first(_RANK)
+    local, task = _first(("LOCAL_RANK",)), _first(("SLURM_LOCALID",))
+    # Lightning starts ranks inside of one Slurm task, whose number is none of theirs.
+    names = ("RANK",) if None not in (local, task) and local != task else _RANK
+    stated = _first(names)
+    return _within_node(local) if stated is None else stated
 
 
 def local_rank() -> int | None:
@@ -47,9 +49,36 @@ def local_world_size() -> int:
     return _first(_LOCAL_WORLD_SIZE) or 1
 
 
+def is_started_as_rank() -> bool:
+    """Whether a launcher has started this very process as one of several.
+
+    A rank alone does not tell: it may be that of a machine, for every command in a container, or
+    that of a batch job, for every command in its script.
+    """
+    if os.environ.get("SLURM_STEP_ID") and (_first(("SLURM_NTASKS",)) or 1) > 1:
+        return True
+    names = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK")
+    return stated_rank() is not None and _first(names) is not None
+
+
+def _within_node(local: int | None) -> int | None:
+    """The rank where a launcher states the local one alone, as Lightning's own does.
+
+    How many ranks a node has is not always said. The local rank then at least tells the ranks of
+    one node apart.
+    """
+    if local is None or _first(("WORLD_SIZE",)) is None:
+        return None  # programs set a local rank alone for themselves, whoever starts them
+    node, size = _first(_NODE_RANK), _first(("LOCAL_WORLD_SIZE",))
+    return node * size + local if node and size else local
+
+
 def _first(names: tuple[str, ...]) -> int | None:
+    """The first of the variables that holds a number as launchers write it."""
     values = (os.environ.get(name, "") for name in names)
-    return next((int(value) for value in values if value.isdecimal()), None)
+    # Short and ASCII: int() raises for thousands of digits.
+    stated = (v for v in values if v.isdecimal() and v.isascii() and len(v) < 10)
+    return next(map(int, stated), None)
 
 
 def run_id() -> str:
@@ -59,18 +88,21 @@ def run_id() -> str:
     is torchrun's id of the rendezvous or Slurm's job and step; else what the first process of the
     launch on this machine made up; else a new one.
     """
-    stated = os.environ.get(RUN_ID_VARIABLE) or _of_launcher() or os.environ.get(LAUNCH_VARIABLE)
-    return re.sub(r"[^\w.-]", "_", stated) if stated else new_run_id()
+    stated = settings.RUN_ID.text() or _of_launcher() or settings.LAUNCH_ID.text()
+    if not stated:
+        return new_run_id()
+    # It names a folder, so it must not mean the one above.
+    return re.sub(r"[^\w.-]|^\.+$", "_", stated)
 
 
 def share_run_id() -> None:
     """Gives the processes that this one starts one id, unless they have one."""
-    os.environ.setdefault(LAUNCH_VARIABLE, new_run_id())
+    os.environ.setdefault(settings.LAUNCH_ID.variable, new_run_id())
 
 
 def new_run_id() -> str:
     """An id for a launch: sorts by time and is unique without asking anyone."""
-    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}"
 
 
 def _of_launcher() -> str | None:

@@ -10,12 +10,9 @@ import os
 import sys
 from typing import Final
 
-from turbo_physai.config.selection import CONFIG_VARIABLE
-from turbo_physai.process import ranks
+from turbo_physai.process import ranks, settings
 from turbo_physai.process.command import Command
-
-# The rank of the nearest process above this one that was activated; not for users to set.
-PARENT_VARIABLE: Final = "TURBO_PHYSAI_PARENT_RANK"
+from turbo_physai.process.kind import TRAINING, kind_of
 
 
 class ProcessRole:
@@ -25,8 +22,10 @@ class ProcessRole:
     def __init__(self) -> None:
         self._pid = os.getpid()
         self._command = Command.of_this_process()
-        self._parent = os.environ.get(PARENT_VARIABLE)
-        os.environ[PARENT_VARIABLE] = _rank_or_none()
+        self._parent = settings.PARENT_RANK.text()
+        by_environment = settings.OPTIMIZATION_CONFIG.text() is not None
+        self._trains = not by_environment or kind_of(self._command, self._parent) in TRAINING
+        os.environ[settings.PARENT_RANK.variable] = _rank_or_none()
 
     @property
     def is_this_process(self) -> bool:
@@ -38,17 +37,16 @@ class ProcessRole:
 
         A forked child and a launcher never do. A worker of `multiprocessing` does if it has a rank
         that its parent has not. A helper - a process that shares the rank of an activated one above
-        it, or code after ``-c`` in a launch that is activated by the environment - does from the
-        moment in which a Group has acted in it. Any other process does from its start.
+        it - does from the moment in which a Group has acted in it, and so does one that is
+        activated by the environment without being a training: a tool, or code after ``-c``. Any
+        other process does from its start.
         """
         if not self.is_this_process or self._command.is_launcher:
             return False
         rank = _rank_or_none()
         if self._command.is_worker or _is_child_of_multiprocessing():
             return rank != (self._parent or _NO_RANK)
-        by_environment = bool(os.environ.get(CONFIG_VARIABLE))
-        is_helper = rank == self._parent or (self._command.kind == "code" and by_environment)
-        return has_acted or not is_helper
+        return has_acted or (self._trains and rank != self._parent)
 
 
 _NO_RANK: Final = "none"

@@ -59,10 +59,17 @@ class Missed:
 
 
 class MissedWarnings:
-    """Logs each of them once, as soon as it is certain."""
+    """Logs each of them once, as soon as it is certain.
 
-    def __init__(self, report: OptimizationReport) -> None:
+    Args:
+        report: the report to look at.
+        expects_imports: whether it is worth a warning that targets were never imported. It is not
+            where nobody has named a config, and Groups for what most programs lack are applied.
+    """
+
+    def __init__(self, report: OptimizationReport, *, expects_imports: bool = True) -> None:
         self._report = report
+        self._expects_imports = expects_imports
         self._missed = Missed(report)
         self._said: set[str] = set()
 
@@ -72,6 +79,8 @@ class MissedWarnings:
             found = self._missed.find()
             new = {id_: why for id_, why in found.items() if id_ not in self._said}
             self._said.update(new)
+            if not self._expects_imports:
+                new = {id_: why for id_, why in new.items() if not self._is_idle(id_)}
         for id_, why in new.items():
             # A handler of the program's that raises must not break the import that runs now.
             with contextlib.suppress(Exception):
@@ -80,6 +89,9 @@ class MissedWarnings:
     def end(self, close: Callable[[], None]) -> None:
         """For `atexit`: `close` settles the report."""
         close()
+
+    def _is_idle(self, id_: str) -> bool:
+        return self._report.execution[id_].state is GroupState.NOT_STARTED
 
     def _advice(self, id_: str) -> str:
         prepared = self._report.prepared_execution

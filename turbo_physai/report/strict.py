@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from turbo_physai.report.report import OptimizationReport
 
-STRICT_VARIABLE: Final = "TURBO_PHYSAI_STRICT"
 EXIT_CODE: Final = 3
 
 

@@ -18,16 +18,19 @@ def _is_at_home():
 
     spec = find_spec("turbo_physai")
     init = os.path.join(_PACKAGE, "__init__.py")
-    return spec is not None and spec.origin is not None and os.path.samefile(spec.origin, init)
+    if spec is None or spec.origin is None or not os.path.samefile(spec.origin, init):
+        return False
+    # Found on PYTHONPATH, it need not be installed here with what it needs.
+    return all(find_spec(name) is not None for name in ("attrs", "packaging", "yaml"))
 
 
 def _activate():
-    wanted = os.environ.get("TURBO_PHYSAI_OPTIMIZATION_CONFIG")
-    if wanted and os.environ.get("TURBO_PHYSAI_DISABLE") != "1" and _is_at_home():
-        try:
-            from turbo_physai.launch.activation import activate
-        except ImportError:  # found on PYTHONPATH, but not installed here with what it needs
-            return
+    if not os.environ.get("TURBO_PHYSAI_OPTIMIZATION_CONFIG"):
+        return
+    off = os.environ.get("TURBO_PHYSAI_DISABLE", "")
+    if off.strip().lower() not in ("1", "true", "yes", "on") and _is_at_home():
+        from turbo_physai.launch.activation import activate
+
         activate()
 
 
