@@ -57,9 +57,9 @@ class Arrivals:
             # Asked anew: an import that had ended before it could be followed is noticed here.
             for name, module in self._modules.unannounced():
                 if not is_unfinished(module) and not is_reloading(name):
+                    self._modules.end(name, module)
                     acting = [g for g, m in self._members[name] if self._acts_on(m, name)]
                     self._warn("imported_before", name, self.why_late(finder), acting)
-                    self._modules.end(name, module)
 
     def overtaken(self, name: str) -> None:
         """A finder in front of ours may have found targets by itself. Noticed in a search for the
