@@ -14,6 +14,10 @@ import pytest
 from turbo_physai.report import Journal, journal
 
 
+def write(journal, report):
+    journal.write(lambda: json.dumps(report))
+
+
 @pytest.fixture(autouse=True)
 def process(tmp_path, monkeypatch, caplog):
     """A process whose journal's name and temporary folder are known."""
@@ -49,7 +53,7 @@ def test_a_relative_folder_stays_where_it_was_when_the_program_moves(tmp_path, m
 def test_it_is_replaced_and_nothing_else_remains(tmp_path):
     written = Journal(tmp_path / "new" / "report-a.json")
     for state in ({"a": 1}, {"a": 2}):
-        written.write(state)
+        write(written, state)
         assert json.loads(written.path.read_text()) == state
     assert [file.name for file in written.path.parent.iterdir()] == ["report-a.json"]
 
@@ -59,7 +63,7 @@ def test_colleagues_may_read_what_lies_in_a_folder_that_was_named(tmp_path):
     written = Journal(tmp_path / "shared" / "report-a.json")
     umask = os.umask(0o022)
     try:
-        written.write({})
+        write(written, {})
     finally:
         os.umask(umask)
     assert mode(written.path) == 0o644
@@ -71,8 +75,8 @@ def test_colleagues_may_read_what_lies_in_a_folder_that_was_named(tmp_path):
 def test_a_folder_that_cannot_be_written_is_one_warning(tmp_path, caplog):
     (tmp_path / "file").touch()
     written = Journal(tmp_path / "file" / "report-a.json")
-    written.write({})
-    written.write({})
+    write(written, {})
+    write(written, {})
     assert isinstance(written.error, OSError)
     (message,) = caplog.messages
     assert message.startswith("turbo_physai: the report of this process is not kept: ")
@@ -85,14 +89,14 @@ def test_a_full_disk_leaves_the_old_state(tmp_path, monkeypatch, caplog):
         raise OSError("no space left on device")
 
     written = Journal(tmp_path / "report-a.json")
-    written.write({"a": 1})
+    write(written, {"a": 1})
     with monkeypatch.context() as disk:
         disk.setattr("os.rename", full)
-        written.write({"a": 2})
+        write(written, {"a": 2})
     assert "no space" in str(written.error)
     assert json.loads(written.path.read_text()) == {"a": 1}
     assert [file.name for file in tmp_path.iterdir()] == ["report-a.json"]
-    written.write({"a": 3})
+    write(written, {"a": 3})
     assert written.error is None
     assert len(caplog.messages) == 1
 
@@ -102,7 +106,7 @@ def test_a_report_that_json_cannot_hold_does_not_stop_a_training(tmp_path, caplo
     circle = {}
     circle["a"] = circle
     for report in ({(1, 2): 3}, circle):
-        written.write(report)
+        write(written, report)
         assert written.error is not None
     assert len(caplog.messages) == 1
 
@@ -112,8 +116,8 @@ def test_no_folder_for_temporary_files_is_one_warning(tmp_path, monkeypatch, cap
     monkeypatch.setattr(journal, "_TEMPORARY", (str(tmp_path / "absent too"),))
     written = Journal.of_this_process("run")
     assert written.path is None
-    written.write({})
-    written.write({})
+    write(written, {})
+    write(written, {})
     (message,) = caplog.messages
     assert "there is no folder for temporary files" in message
 
@@ -123,11 +127,11 @@ def test_no_folder_for_temporary_files_is_one_warning(tmp_path, monkeypatch, cap
 
 def test_the_folders_are_for_their_owner_alone(base):
     written = Journal.of_this_process("run")
-    written.write({})
+    write(written, {})
     assert mode(base) == mode(base / "run") == 0o700
     base.chmod(0o777)
     (base / "run").chmod(0o755)
-    written.write({})
+    write(written, {})
     assert written.error is None
     assert mode(base) == mode(base / "run") == 0o700
 
@@ -144,7 +148,7 @@ def test_what_is_no_folder_is_not_followed(base, tmp_path, name, kind, caplog):
         place.symlink_to(victim)
     else:
         place.touch()
-    Journal.of_this_process("run").write({})
+    write(Journal.of_this_process("run"), {})
     assert len(caplog.messages) == 1
     assert [path.name for path in victim.rglob("*")] == ["run"]
 
@@ -179,7 +183,7 @@ def test_the_folder_of_another_user_is_not_taken(other, shared, monkeypatch, cap
     written = Journal.of_this_process("run")
     base = written.path.parent.parent
     other("mkdir", "-p", "-m", "777", base, written.path.parent)
-    written.write({})
+    write(written, {})
     (message,) = caplog.messages
     assert f"{base} belongs to another user" in message
     assert list(written.path.parent.iterdir()) == []
@@ -203,7 +207,7 @@ def test_links_of_another_user_lead_nowhere(other, shared, monkeypatch, tmp_path
             base.mkdir(mode=0o777)
             base.chmod(0o777)
         other("ln", "-s", victim, link)
-    written.write({"a": 1})
+    write(written, {"a": 1})
     assert [file.name for file in victim.iterdir()] == ["file"]
     assert (victim / "file").read_text() == "precious"
     if place == "report":  # the link itself was replaced
@@ -216,6 +220,6 @@ def test_another_user_cannot_guess_a_draft(other, shared, monkeypatch, tmp_path)
     monkeypatch.setattr(os, "urandom", bytes)
     written = Journal(shared / "report-a.json")
     other("ln", "-s", tmp_path / "victim", shared / f".report-a.json.{bytes(8).hex()}")
-    written.write({})
+    write(written, {})
     assert isinstance(written.error, FileExistsError)
     assert not (tmp_path / "victim").exists()

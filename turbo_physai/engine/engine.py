@@ -239,7 +239,7 @@ class Engine:
                 self._transitions.fail(group, member, TargetError(f"{error.module} lacks it"))
             else:
                 member.waits_for, member.note = error.module, str(error)
-                self._records.revision += 1
+                self._records.touch(group)
         except Exception as error:
             self._transitions.fail(group, member, error)
         except BaseException as error:
@@ -267,6 +267,7 @@ class Engine:
             if member.note:  # nothing had to be done
                 member.replacement = None
             self._record(member)
+            self._records.touch(group)
             for site, run in runs:
                 assert run is not None
                 site.bind(run.module, run.number)
@@ -275,7 +276,6 @@ class Engine:
         member.state, member.module = MemberState.BOUND, member.sites[0].module
         member.seconds = round(time.perf_counter() - self._started, 6)
         member.times_bound += 1
-        self._records.revision += 1
 
     def _after_fork(self) -> None:
         # Only the forking thread lives on. What others had claimed is free without further ado;

@@ -63,7 +63,7 @@ class RecordedMetrics:
         with _quietly():
             made = {str(plain(name)): plain(value) for name, value in values.items()}
             with self.records.lock:
-                self.records.revision += 1
+                self.records.touch(self.group)
                 held = self.member.metrics
                 for name, value in made.items():
                     if name in held or len(held) < _NAMES:
@@ -74,7 +74,7 @@ class RecordedMetrics:
         with _quietly():
             made = text_of(text)
             with self.records.lock:
-                self.records.revision += 1
+                self.records.touch(self.group)
                 if len(self.group.warnings) < _WARNINGS:
                     self.group.warn(made)
             self.listener.save()

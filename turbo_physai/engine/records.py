@@ -15,6 +15,8 @@ from turbo_physai.engine.plain import text
 from turbo_physai.engine.transaction import ScopedChange, Transaction
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from turbo_physai.declarations import Declaration, ObjectPath
     from turbo_physai.engine.exchange import Exchange
     from turbo_physai.evidence import BackendResult, Check
@@ -220,6 +222,7 @@ class GroupRecord:
         checked: whether its evidence was gathered.
         checking: the claim of the function call that gathers it.
         ending: the state and reason that it ends with, until everything was taken back.
+        revision: counts the changes of what a report shows of it.
     """
 
     prepared: PreparedGroup
@@ -232,6 +235,7 @@ class GroupRecord:
     checked: bool = False
     checking: Claim = attrs.field(factory=Claim)
     ending: tuple[GroupState, str] | None = None
+    revision: int = 0
 
     @property
     def id(self) -> str:
@@ -281,12 +285,21 @@ class Records:
             return GroupRecord(group, members, GroupState.BLOCKED, group.reason)
         return GroupRecord(group, members)  # one that depends on a blocked one ends with it
 
+    def touch(self, *groups: GroupRecord) -> None:
+        """Notes that what a report shows of these Groups has changed."""
+        self.revision += 1
+        for group in groups:
+            group.revision += 1
+
     def add_check(self, group: GroupRecord, check: Check) -> None:
         """Takes in one more check of a Group."""
-        self.revision += 1
-        self.prepared.add_to(group.prepared, [check])
+        self.touch(*self._groups(self.prepared.add_to(group.prepared, [check])))
 
     def take(self, group: GroupRecord, found: Evidence) -> list[GroupRecord]:
         """Takes in evidence; returns the Groups for which was decided anew."""
-        self.revision += 1
-        return [self.groups[id_] for id_ in self.prepared.take(group.prepared, found)]
+        decided = self._groups(self.prepared.take(group.prepared, found))
+        self.touch(*decided)
+        return decided
+
+    def _groups(self, ids: Iterable[str]) -> list[GroupRecord]:
+        return [self.groups[id_] for id_ in ids]

@@ -59,6 +59,7 @@ class References:
         with self._records.lock:
             for each in list(self._pending):
                 unfinished = self._retry(each)
+                self._records.touch(each.group)
                 if unfinished and unfinished != each.modules:
                     self._pending.append(attrs.evolve(each, modules=unfinished))
                 if unfinished != each.modules and each in self._pending:

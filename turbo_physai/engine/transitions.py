@@ -69,7 +69,7 @@ class Transitions:
             with self._records.lock:
                 record = group if member is None else member
                 record.error = Failure.of(error)
-                self._records.revision += 1
+                self._records.touch(group)
                 if group.state.is_open:
                     first = GroupState.BLOCKED if is_check else GroupState.ROLLED_BACK
                     self._end(group, first, reason)
@@ -92,7 +92,7 @@ class Transitions:
                         self.abandon(group, f"depends on {id_}, which is {needed.value}")
 
     def _to(self, group: GroupRecord, state: GroupState, reason: str) -> None:
-        self._records.revision += 1
+        self._records.touch(group)
         group.to(state, reason)
 
     def _is_blocked(self, group: GroupRecord) -> bool:
@@ -128,6 +128,7 @@ class Transitions:
             message = f"the Group {group.id} could not be restored: {error}"
             raise self._listener.rollback_error(message) from error
         self._take_back(group)
+        self._records.touch(group)
         for member in group.members:
             member.release()
         group.ending = None

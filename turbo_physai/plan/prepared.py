@@ -80,6 +80,7 @@ class PreparedGroup:
         return any(check.leaves_open and check.subject in wanted for check in self.checks)
 
     def to_dict(self) -> dict[str, Any]:
+        """What was decided, as plain data."""
         return {
             "decision": self.decision,
             "reason": self.reason,
@@ -186,6 +187,7 @@ class PreparedExecution:
         return tuple(id_ for id_, group in self.groups.items() if group.is_possible)
 
     def to_dict(self) -> dict[str, Any]:
+        """All of it, as plain data."""
         return {
             "environment": dict(self.environment),
             "checks": [check.to_dict() for check in self.checks],

@@ -7,13 +7,12 @@ trusted that they could have made: folders must be our own, and files are made a
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import socket
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from turbo_physai.process import settings
 from turbo_physai.process.messages import warn
@@ -57,15 +56,15 @@ class Journal:
             return cls(None)
         return cls(folder / f"turbo_physai-{os.getuid()}" / run_id / name, is_private=True)
 
-    def write(self, report: Mapping[str, Any]) -> None:
-        """Replaces the file. A full disk must not stop a training, so an error is a warning, once,
-        and kept in `error`."""
+    def write(self, text: Callable[[], str]) -> None:
+        """Replaces the file by what `text` returns. A full disk must not stop a training, so an
+        error is a warning, once, and kept in `error`."""
         try:
             if self.path is None:
                 raise FileNotFoundError("there is no folder for temporary files")
-            text = json.dumps(report, indent=1, default=str) + "\n"
+            content = f"{text()}\n".encode()
             with self._folder(self.path.parent) as folder:
-                _replace(self.path.name, text.encode(), folder)
+                _replace(self.path.name, content, folder)
             self.error = None
         except Exception as error:
             self.error = error

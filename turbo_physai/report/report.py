@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections import Counter
@@ -10,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from turbo_physai.engine.records import GroupState, MemberState
 from turbo_physai.errors import OptimizationNotAppliedError, OptimizationRollbackError
-from turbo_physai.process.ranks import rank, world_size
 from turbo_physai.report.missed import MissedWarnings, shortfall
-from turbo_physai.report.view import config_as_dict, group_as_dict
+from turbo_physai.report.view import View
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -78,6 +78,14 @@ class OptimizationReport:
         self.started_at = datetime.now(timezone.utc).isoformat()
         self.journal = journal
         self.observer: Observer = MissedWarnings(self)
+        head = {
+            "schema_version": SCHEMA,
+            "run_id": run_id,
+            "started_at": self.started_at,
+            "optimization_config_path": str(self.optimization_config_path),
+            "runtime_config_path": runtime_config_path,
+        }
+        self._view = View(records, head, optimization_config)
         self._records = records
         self._role = role
         self._final = False
@@ -176,7 +184,7 @@ class OptimizationReport:
         with self.lock:
             now = self._records.revision, self._final
             if now != self._written and self._role.is_this_process and self.leaves_journal:
-                self.journal.write(self.to_dict())
+                self.journal.write(self._text)
                 self._written, self._written_at = now, time.monotonic()
 
     def rollback_error(self, message: str) -> OptimizationRollbackError:
@@ -193,20 +201,11 @@ class OptimizationReport:
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data; `schema_version` tells its layout."""
         with self.lock:
-            return {
-                "schema_version": SCHEMA,
-                "run_id": self.run_id,
-                "final": self._final,
-                "started_at": self.started_at,
-                "rank": rank(),
-                "world_size": world_size(),
-                "summary": self.summary,
-                "optimization_config_path": str(self.optimization_config_path),
-                "runtime_config_path": self.runtime_config_path,
-                "optimization_config": config_as_dict(self.optimization_config),
-                "prepared_execution": self.prepared_execution.to_dict(),
-                "execution": {id_: group_as_dict(g) for id_, g in self.execution.items()},
-            }
+            made: dict[str, Any] = json.loads(self._text())
+        return made
+
+    def _text(self) -> str:
+        return self._view.text(final=self._final, summary=self.summary)
 
     def __str__(self) -> str:
         from turbo_physai.report.text import render

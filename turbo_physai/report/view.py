@@ -1,57 +1,124 @@
-"""The records of a run as plain data: what a journal holds."""
+"""The records of a run as JSON: what a journal holds.
+
+A report is written while a model is imported, and changes in few places from one time to the next.
+So the text of each Group is kept until its record has changed.
+"""
 
 from __future__ import annotations
 
-from pathlib import PurePath
+import json
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from turbo_physai.process.ranks import rank, world_size
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from turbo_physai.config import OptimizationConfig
-    from turbo_physai.engine.records import GroupRecord, MemberRecord
+    from turbo_physai.engine.records import GroupRecord, MemberRecord, Records
 
 
-def group_as_dict(group: GroupRecord) -> dict[str, Any]:
-    """What became of one Group."""
+class View:
+    """The JSON of one report.
+
+    Args:
+        records: what it shows.
+        head: what does not change.
+        config: the OptimizationConfig, with everything that it extends.
+    """
+
+    def __init__(
+        self, records: Records, head: Mapping[str, Any], config: OptimizationConfig
+    ) -> None:
+        self._records = records
+        self._head = head
+        self._config = config
+        self._fixed: dict[str, str] = {}
+        self._groups: dict[str, tuple[int, str, str]] = {}
+
+    def text(self, *, final: bool, summary: Mapping[str, int]) -> str:
+        """The report as it is now. Whoever calls it holds the records' lock."""
+        prepared = self._records.prepared
+        fixed = self._fixed = self._fixed or {
+            "optimization_config": _json(_config(self._config)),
+            "environment": _json(prepared.environment),
+        }
+        groups = {id_: self._group(id_) for id_ in self._records.groups}
+        changing = {
+            "final": final,
+            "rank": rank(),
+            "world_size": world_size(),
+            "summary": summary,
+        }
+        parts = {
+            **{key: _json(value) for key, value in {**self._head, **changing}.items()},
+            "optimization_config": fixed["optimization_config"],
+            "prepared_execution": _object(
+                {
+                    "environment": fixed["environment"],
+                    "checks": _json([check.to_dict() for check in prepared.checks]),
+                    "order": _json(prepared.order),
+                    "conflicts": _json([attrs.asdict(each) for each in prepared.conflicts]),
+                    "groups": _object({id_: text for id_, (_, text, _) in groups.items()}),
+                }
+            ),
+            "execution": _object({id_: text for id_, (_, _, text) in groups.items()}),
+        }
+        return _object(parts)
+
+    def _group(self, id_: str) -> tuple[int, str, str]:
+        record, known = self._records.groups[id_], self._groups.get(id_)
+        if known is None or known[0] != record.revision:
+            texts = _json(record.prepared.to_dict()), _json(_executed(record))
+            known = self._groups[id_] = (record.revision, *texts)
+        return known
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, default=str)
+
+
+def _object(members: Mapping[str, str]) -> str:
+    """An object whose values are JSON already, one member a line."""
+    lines = (f"{json.dumps(key)}: {text}" for key, text in members.items())
+    return "{" + ",\n".join(lines) + "}"
+
+
+def _executed(group: GroupRecord) -> dict[str, Any]:
     return {
         "state": group.state.value,
         "reason": group.reason,
-        "members": [member_as_dict(member) for member in group.members],
+        "members": [_member(member) for member in group.members],
         "warnings": list(group.warnings),
-        "error": _as_dict(group.error),
+        "error": _fields(group.error),
     }
 
 
-def member_as_dict(member: MemberRecord) -> dict[str, Any]:
-    """What became of one declaration."""
+def _member(member: MemberRecord) -> dict[str, Any]:
     return {
         "kind": member.kind,
         "target": member.target,
         "aliases": list(member.aliases),
         "state": member.state.value,
         "module": member.module,
-        "original": _as_dict(member.original),
-        "replacement": _as_dict(member.replacement),
+        "original": _fields(member.original),
+        "replacement": _fields(member.replacement),
         "seconds": member.seconds,
         "times_bound": member.times_bound,
         "captured": list(member.captured),
         "left": list(member.left),
         "note": member.note,
         "metrics": dict(member.metrics),
-        "backend": _as_dict(member.backend),
-        "error": _as_dict(member.error),
+        "backend": _fields(member.backend),
+        "error": _fields(member.error),
     }
 
 
-def config_as_dict(config: OptimizationConfig) -> dict[str, Any]:
-    """An OptimizationConfig, with everything that it extends."""
-    return attrs.asdict(
-        config,
-        filter=lambda field, _: field.name != "places",
-        value_serializer=lambda _, __, value: str(value) if isinstance(value, PurePath) else value,
-    )
+def _config(config: OptimizationConfig) -> dict[str, Any]:
+    return attrs.asdict(config, filter=lambda field, _: field.name != "places")
 
 
-def _as_dict(value: attrs.AttrsInstance | None) -> dict[str, Any] | None:
+def _fields(value: attrs.AttrsInstance | None) -> dict[str, Any] | None:
     return None if value is None else attrs.asdict(value)
