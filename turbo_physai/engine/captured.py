@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 
 from turbo_physai.engine.import_state import is_unfinished
-from turbo_physai.engine.slot import Slot
+from turbo_physai.engine.slot import Slot, namespace
 
 
 @attrs.define
@@ -57,6 +57,19 @@ def is_held_by_others(obj: Any, allowed: tuple[Any, ...]) -> bool:
         and not type(holder).__module__.startswith("turbo_physai.engine.")
         for holder in gc.get_referrers(obj)
     )
+
+
+def is_held_by_nobody_else(slot: Slot, known: int) -> bool:
+    """Whether nothing but the namespace of `slot`, and `known` objects of ours, refers to the
+    function that it holds; stacks included.
+
+    Counted, not searched for: a search takes a pass of the garbage collector. False for anything
+    but a function, whose references others cannot know of, and in a build without the GIL.
+    """
+    if type(slot.raw()) is not FunctionType or not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return False
+    # One reference is the namespace's, and one that of the argument.
+    return sys.getrefcount(namespace(slot.owner)[slot.name]) <= 2 + known
 
 
 def search(

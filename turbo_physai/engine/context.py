@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from turbo_physai.engine import exchange
+from turbo_physai.engine.captured import is_held_by_nobody_else
 from turbo_physai.engine.objects import as_callable, load, place
 from turbo_physai.engine.origins import origin, origin_of_module
 from turbo_physai.engine.slot import ABSENT, Slot, find
@@ -104,9 +105,12 @@ class ImportContext:
         member, transaction = self._member, self._group.transaction
         if made is not member.exchange:
             member.exchanges.append(made)
-        for site in self._due:
-            exchange.put(transaction, self._modules.slot(site), made, site.paths[0])
-        if not made.is_inherited:
+        places = [(self._modules.slot(site), site.paths[0]) for site in self._due]
+        is_alone = len(places) == 1 and not made.keeps_old
+        is_alone = is_alone and is_held_by_nobody_else(places[0][0], known=1)
+        for slot, path in places:
+            exchange.put(transaction, slot, made, path)
+        if not (made.is_inherited or is_alone):
             self._references.rebind(self._group, member, made)
         declared = cast("Replacement", member.declared)
         member.original = origin(declared.target, made.old)

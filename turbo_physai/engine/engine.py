@@ -83,7 +83,8 @@ class Engine:
     def close(self) -> None:
         """Takes note that the process ends: what is pending now was never completed."""
         self._arrivals.adopt(self.finder)
-        self._transitions.update()
+        self._transitions.complete()
+        self._transitions.update(self._due.values())
         why_late = self._arrivals.why_late(self.finder)
         with self._records.lock:
             for group in self._records.groups.values():
@@ -183,8 +184,8 @@ class Engine:
 
     def _has_applied(self, applied: GroupRecord) -> None:
         """A Group is applied: those that depend on it may be due."""
-        groups = self._records.groups.values()
-        self._due.update((g.id, g) for g in groups if applied.id in g.depends_on)
+        dependents = self._records.dependents
+        self._due.update((g.id, g) for g in dependents if applied.id in g.depends_on)
 
     def _settle(self, *, retry: bool = True) -> None:
         """Binds everything that can be bound now, and completes what was cut short before.
@@ -194,7 +195,8 @@ class Engine:
         """
         self._scopes.end_lost()
         self._arrivals.adopt(self.finder)
-        self._transitions.update()
+        self._transitions.complete()
+        self._transitions.update(self._due.values())
         while (claimed := self._claim(sys._getframe(), retry=retry)) is not None:
             group, member = claimed
             if group.checked or self._checking.gather(group):

@@ -20,7 +20,8 @@ class Exchange:
 
     `author` is what the declaration names: the replacement itself, or the factory that made it;
     `backend` what serves it in this process, where the declaration asks.
-    `is_inherited` says that the target's owner did not hold the old object itself.
+    `is_inherited` says that the target's owner did not hold the old object itself, `keeps_old` that
+    the new one may hold it, to call it.
     """
 
     old: Any
@@ -28,6 +29,7 @@ class Exchange:
     author: Any = None
     backend: BackendResult | None = None
     is_inherited: bool = False
+    keeps_old: bool = True
 
     def answer(self, held: Any) -> Any | None:
         """What takes the place of `held` where that is the old object, however it is stored."""
@@ -62,7 +64,8 @@ def make(declared: Replacement, slot: Slot, options: Any) -> Exchange:
             )
         new = choose(condition, new, old, declared.runtime_condition)
     backend = None if declared.backend is None else _backend(declared.backend)
-    return Exchange(old, adapt(slot, old, new), author, backend, slot.is_inherited)
+    keeps_old = declared.kind == "wrap" or declared.runtime_condition is not None
+    return Exchange(old, adapt(slot, old, new), author, backend, slot.is_inherited, keeps_old)
 
 
 def _backend(path: ObjectPath) -> BackendResult:

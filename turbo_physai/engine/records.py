@@ -267,6 +267,7 @@ class Records:
     Attributes:
         prepared: what was decided.
         groups: the records.
+        dependents: those of Groups that depend on others.
         lock: guards all of it; see `Engine`.
         revision: counts the changes, so that a reader can tell whether there was any.
     """
@@ -274,6 +275,7 @@ class Records:
     def __init__(self, prepared: PreparedExecution) -> None:
         self.prepared = prepared
         self.groups = {id_: self._record(group) for id_, group in prepared.groups.items()}
+        self.dependents = [group for group in self.groups.values() if group.depends_on]
         self.lock = threading.RLock()
         self.revision = 0
 

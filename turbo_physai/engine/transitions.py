@@ -37,14 +37,23 @@ class Transitions:
             groups[id_].state is GroupState.APPLIED for id_ in group.depends_on
         )
 
-    def update(self, groups: Iterable[GroupRecord] | None = None) -> None:
-        """Brings Groups, all of them by default, to the state that is called for. What an exception
-        or a fork has cut short is completed here.
+    def complete(self) -> None:
+        """Completes for all Groups what an exception or a fork has cut short; see `update`."""
+        self.update(
+            [
+                group
+                for group in self._records.groups.values()
+                if group.ending is not None or group.prepared.decision == "block"
+            ]
+        )
+
+    def update(self, groups: Iterable[GroupRecord]) -> None:
+        """Brings Groups to the state that is called for.
 
         Raises:
             OptimizationRollbackError: what a Group had changed could not be taken back.
         """
-        for group in self._records.groups.values() if groups is None else groups:
+        for group in list(groups):
             if group.ending is None and not group.state.is_open:
                 continue
             with self._records.lock:
@@ -85,7 +94,7 @@ class Transitions:
         """Ends every Group that depends on one that will never be applied."""
         groups = self._records.groups
         with self._records.lock:
-            for group in groups.values():
+            for group in self._records.dependents:
                 for id_ in group.depends_on:
                     needed = groups[id_].state
                     if not needed.is_open and group.state.is_open:
@@ -115,7 +124,7 @@ class Transitions:
         # Closed first: nothing of it may be bound while it is taken back.
         self._to(group, *group.ending)
         state, reason = group.ending
-        for dependent in self._records.groups.values():
+        for dependent in self._records.dependents:
             needs = group.id in dependent.depends_on
             if needs and dependent.state.is_open and dependent.ending is None:
                 why = f"depends on {group.id}, which is {state.value}"

@@ -111,6 +111,10 @@ class PreparedExecution:
     groups: dict[str, PreparedGroup]
     conflicts: tuple[Conflict, ...] = ()
     checks: list[Check] = attrs.field(factory=list)
+    _dependents: list[PreparedGroup] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._dependents = [each for each in self.groups.values() if each.declared.depends_on]
 
     def add(self, checks: list[Check]) -> list[str]:
         """Takes in checks of the config as a whole, each in place of an earlier answer to the same
@@ -164,7 +168,7 @@ class PreparedExecution:
     def _affected_by(self, id_: str) -> dict[str, None]:
         """It and all that depend on it, directly or not, in order."""
         affected = {id_: None}
-        for other in self.groups.values():
+        for other in self._dependents:
             if any(needed in affected for needed in other.declared.depends_on):
                 affected[other.id] = None
         return affected

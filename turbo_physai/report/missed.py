@@ -41,6 +41,7 @@ class Missed:
 
     def __init__(self, report: OptimizationReport) -> None:
         self._report = report
+        self._revision = -1
         self._judged: dict[str, GroupState] = {}
         self._found: dict[str, str] = {}
 
@@ -48,6 +49,9 @@ class Missed:
         """By id, as far as that is certain now; nothing where this process leaves no report."""
         if not self._report.leaves_journal:
             return {}
+        if self._revision == self._report.revision:
+            return self._found
+        self._revision = self._report.revision
         for id_, group in self._report.execution.items():
             if group.state is not self._judged.get(id_):
                 self._judged[id_] = group.state

@@ -100,6 +100,11 @@ class OptimizationReport:
         return self._records.lock
 
     @property
+    def revision(self) -> int:
+        """Counts the changes of the records."""
+        return self._records.revision
+
+    @property
     def final(self) -> bool:
         """Whether every declared target of every Group to be applied was loaded, or the process
         has ended."""
@@ -182,7 +187,7 @@ class OptimizationReport:
     def save(self) -> None:
         """Writes the journal, if this process leaves one and there is anything new."""
         with self.lock:
-            now = self._records.revision, self._final
+            now = self.revision, self._final
             if now != self._written and self._role.is_this_process and self.leaves_journal:
                 self.journal.write(self._text)
                 self._written, self._written_at = now, time.monotonic()

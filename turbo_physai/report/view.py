@@ -14,7 +14,7 @@ import attrs
 from turbo_physai.process.ranks import rank, world_size
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from turbo_physai.config import OptimizationConfig
     from turbo_physai.engine.records import GroupRecord, MemberRecord, Records
@@ -45,7 +45,7 @@ class View:
             "optimization_config": _json(_config(self._config)),
             "environment": _json(prepared.environment),
         }
-        groups = {id_: self._group(id_) for id_ in self._records.groups}
+        groups = [self._group(record) for record in self._records.groups.values()]
         changing = {
             "final": final,
             "rank": rank(),
@@ -61,18 +61,19 @@ class View:
                     "checks": _json([check.to_dict() for check in prepared.checks]),
                     "order": _json(prepared.order),
                     "conflicts": _json([attrs.asdict(each) for each in prepared.conflicts]),
-                    "groups": _object({id_: text for id_, (_, text, _) in groups.items()}),
+                    "groups": _joined(prepared for _, prepared, _ in groups),
                 }
             ),
-            "execution": _object({id_: text for id_, (_, _, text) in groups.items()}),
+            "execution": _joined(executed for _, _, executed in groups),
         }
         return _object(parts)
 
-    def _group(self, id_: str) -> tuple[int, str, str]:
-        record, known = self._records.groups[id_], self._groups.get(id_)
+    def _group(self, record: GroupRecord) -> tuple[int, str, str]:
+        known = self._groups.get(record.id)
         if known is None or known[0] != record.revision:
-            texts = _json(record.prepared.to_dict()), _json(_executed(record))
-            known = self._groups[id_] = (record.revision, *texts)
+            prepared, executed = record.prepared.to_dict(), _executed(record)
+            members = _member_text(record.id, prepared), _member_text(record.id, executed)
+            known = self._groups[record.id] = (record.revision, *members)
         return known
 
 
@@ -81,9 +82,17 @@ def _json(value: Any) -> str:
 
 
 def _object(members: Mapping[str, str]) -> str:
-    """An object whose values are JSON already, one member a line."""
-    lines = (f"{json.dumps(key)}: {text}" for key, text in members.items())
-    return "{" + ",\n".join(lines) + "}"
+    """An object whose values are JSON already."""
+    return _joined(f"{_json(key)}: {text}" for key, text in members.items())
+
+
+def _joined(members: Iterable[str]) -> str:
+    """An object of members that are JSON already, one a line."""
+    return "{" + ",\n".join(members) + "}"
+
+
+def _member_text(key: str, value: Any) -> str:
+    return f"{_json(key)}: {_json(value)}"
 
 
 def _executed(group: GroupRecord) -> dict[str, Any]:
