@@ -178,7 +178,13 @@ class PreparedExecution:
         return ", ".join(found)
 
     def __str__(self) -> str:
-        return table(self)
+        """A table: one row a Group, and the checks of the config as a whole that did not pass."""
+        rows = [("Group", "decision", "reason")]
+        for id_, group in self.groups.items():
+            forced = " (forced)" if group.forced else ""
+            rows.append((id_, group.decision + forced, group.reason))
+        failed = [check for check in self.checks if check.outcome in ("fail", "warning")]
+        return table(rows, [f"{check.outcome}: {check}" for check in failed])
 
     def __repr__(self) -> str:
         counts = Counter(group.decision for group in self.groups.values())

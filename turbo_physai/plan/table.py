@@ -1,36 +1,26 @@
-"""A PreparedExecution for people: a table of what was decided, and why."""
+"""Rows of text as a table that fits a terminal."""
 
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from turbo_physai.plan.prepared import PreparedExecution
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 WIDTH: Final = 100  # columns
 
 
-def table(prepared: PreparedExecution) -> str:
-    """One row a Group, and below them the checks of the config as a whole that did not pass."""
-    lines = list(_rows(prepared))
-    for check in prepared.checks:
-        if check.outcome in ("fail", "warning"):
-            lines += textwrap.wrap(f"{check.outcome}: {check}", WIDTH, subsequent_indent="    ")
+def table(rows: Iterable[tuple[str, str, str]], notes: Iterable[str] = ()) -> str:
+    """Three columns, of which the last is wrapped, and notes below them."""
+    lines = list(_lines(list(rows)))
+    for note in notes:
+        lines += textwrap.wrap(note, WIDTH, subsequent_indent="    ")
     return "\n".join(lines)
 
 
-def _rows(prepared: PreparedExecution) -> Iterator[str]:
-    rows = [("Group", "decision", "reason")]
-    for id_, group in prepared.groups.items():
-        decision = f"{group.decision} (forced)" if group.forced else group.decision
-        rows.append((id_, decision, group.reason))
+def _lines(rows: list[tuple[str, str, str]]) -> Iterator[str]:
     first, second = (max(len(row[i]) for row in rows) for i in (0, 1))
-    for id_, decision, reason in rows:
-        start = f"{id_:{first}}  {decision:{second}}  "
-        room = max(WIDTH - len(start), 30)
-        parts = textwrap.wrap(reason, room) or [""]
+    for one, two, three in rows:
+        start = f"{one:{first}}  {two:{second}}  "
+        parts = textwrap.wrap(three, max(WIDTH - len(start), 30)) or [""]
         yield (start + parts[0]).rstrip()
         yield from (" " * len(start) + part for part in parts[1:])

@@ -15,7 +15,7 @@ from turbo_physai.engine.records import GroupState, MemberState
 
 if TYPE_CHECKING:
     from turbo_physai.engine.records import GroupRecord
-    from turbo_physai.report.report import OptimizationReport
+    from turbo_physai.report.readable import Readable
 
 # Nothing is certain of these yet, or nothing was wanted.
 _NOT_MISSED: Final = (GroupState.PENDING, GroupState.SKIPPED)
@@ -39,7 +39,7 @@ class Missed:
     """What each Group of a report lacks that was to be applied and will not be, or that no fused
     backend serves."""
 
-    def __init__(self, report: OptimizationReport) -> None:
+    def __init__(self, report: Readable) -> None:
         self._report = report
         self._revision = -1
         self._judged: dict[str, GroupState] = {}
@@ -71,7 +71,7 @@ class MissedWarnings:
             where nobody has named a config, and Groups for what most programs lack are applied.
     """
 
-    def __init__(self, report: OptimizationReport, *, expects_imports: bool = True) -> None:
+    def __init__(self, report: Readable, *, expects_imports: bool = True) -> None:
         self._report = report
         self._expects_imports = expects_imports
         self._missed = Missed(report)

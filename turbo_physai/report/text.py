@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from turbo_physai.engine.records import GroupRecord, MemberRecord
-    from turbo_physai.report.report import OptimizationReport
+    from turbo_physai.report.readable import Readable
 
 logger = logging.getLogger("turbo_physai")
 
 
-def log(report: OptimizationReport) -> None:
+def log(report: Readable) -> None:
     """Sends the report to the logger ``turbo_physai``: rank 0 the whole, other ranks one line.
     Workers and helpers are silent."""
     if not report.leaves_journal:
@@ -32,13 +32,13 @@ def log(report: OptimizationReport) -> None:
     handler.emit(logger.makeRecord(logger.name, logging.INFO, __file__, 0, text, (), None))
 
 
-def one_line(report: OptimizationReport) -> str:
+def one_line(report: Readable) -> str:
     """How many Groups are in each state, those with none left out."""
     counts = [f"{count} {state}" for state, count in report.summary.items() if count]
     return ", ".join(counts) or "no Groups"
 
 
-def render(report: OptimizationReport) -> str:
+def render(report: Readable) -> str:
     """The whole report, between a begin and an end line that carry the run id."""
     head = "final" if report.final else "not final: some targets were not loaded yet"
     lines = [
@@ -56,7 +56,7 @@ def render(report: OptimizationReport) -> str:
     return "\n".join(lines)
 
 
-def _group(report: OptimizationReport, id_: str, group: GroupRecord) -> Iterator[str]:
+def _group(report: Readable, id_: str, group: GroupRecord) -> Iterator[str]:
     prepared = report.prepared_execution.groups[id_]
     forced = " (forced)" if prepared.forced else ""
     yield f"## {id_}: {group.state.value}{forced}" + (f" ({group.reason})" if group.reason else "")
