@@ -72,13 +72,13 @@ class Modules:
     def interrupt(self, name: str, module: Any) -> bool:
         """Notes that the import of a module has failed, and tells whether `module` has run again
         all the same: the body of a reload that ends half-way has changed the module."""
+        running = self._running.pop(name, None)
         if name not in self._runs or self._runs[name].module is not module:
             return False
         if is_unfinished(module):  # interrupted after its body had run: it is about to be dropped
             self._unseen[name] = None
             del self._runs[name]
             return False
-        running = self._running.pop(name, None)
         return running is not None and running[1] == self._numbers[name]
 
     def end(self, name: str, module: Any) -> None:
