@@ -499,13 +499,15 @@ class Histories(RuleBasedStateMachine):
     @rule(data=st.data())
     def reload(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.plain["modules"])))
-        self.step(do="reload", name=name)
+        if not self.leaves_an_alias_behind(name):
+            self.step(do="reload", name=name)
 
     @precondition(lambda self: self.started and self.plain["modules"])
     @rule(data=st.data())
     def delete(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.plain["modules"])))
-        self.step(do="delete", name=name)
+        if not self.leaves_an_alias_behind(name):
+            self.step(do="delete", name=name)
 
     @rule(
         name=st.sampled_from(MODULES),
@@ -513,6 +515,15 @@ class Histories(RuleBasedStateMachine):
     )
     def fail(self, name: str, error: str | None) -> None:
         self.step(do="fail", name=name, error=error)
+
+    def leaves_an_alias_behind(self, name: str) -> bool:
+        """Whether an alias of a target that waits to be bound would go on holding the object of an
+        earlier run of its module, which rightly takes the Group back: the oracle has no runs."""
+        return any(
+            member.aliases and member.module == name and self.oracle.state[group.id] == "pending"
+            for group in self.scenario.groups
+            for member in group.members
+        )
 
     def only_live_targets_differ_from_the_twin(self) -> None:
         assert self.engine["error"] == self.plain["error"]
