@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from turbo_physai.kernels import linear
-from turbo_physai.kernels.ops._matrix_product import onednn_pays
+from turbo_physai.kernels import onednn_pays
 from turbo_physai.optimizations.options import refuse_unknown
 from turbo_physai.report import facts
 
