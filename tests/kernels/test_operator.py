@@ -57,6 +57,19 @@ def test_it_compiles_without_a_graph_break(operator):
         torch.testing.assert_close(compiled(*inputs), operator.function(*inputs), equal_nan=True)
 
 
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+def test_it_can_be_traced(operator):
+    inputs, others = operator.make(), operator.make()
+
+    def function(*tensors):
+        rest = iter(tensors)
+        return operator.function(*(next(rest) if isinstance(i, Tensor) else i for i in inputs))
+
+    tensors = [[t for t in given if isinstance(t, Tensor)] for given in (inputs, others)]
+    traced = torch.jit.trace(function, tensors[0])
+    torch.testing.assert_close(traced(*tensors[1]), operator.function(*others), equal_nan=True)
+
+
 @differentiable
 def test_its_gradients_compile(operator):
     inputs = operator.make(requires_grad=True)

@@ -85,15 +85,47 @@ def test_defaults_are_those_of_a_convolution():
     assert torch.equal(out, called(face.deform_conv2d, case))
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"offset": torch.zeros(2, 17, 7, 9)}, "must have a multiple of 18 channels"),
-        ({"offset": torch.zeros(2, 0, 7, 9)}, "must have a multiple of 18 channels"),
-        ({"offset": torch.zeros(18, 7, 9)}, "must have 4 dimensions"),
-    ],
-)
-def test_an_offset_that_fits_no_groups_is_refused(change, message):
+MISTAKES = [
+    ({"offset": torch.zeros(2, 17, 7, 9)}, "must have a multiple of 18 channels"),
+    ({"offset": torch.zeros(2, 0, 7, 9)}, "must have a multiple of 18 channels"),
+    ({"offset": torch.zeros(18, 7, 9)}, "must have 4 dimensions"),
+    ({"offset": torch.zeros(2, 18, 7, 8)}, r"offset must be \(2, 18, 7, 9\)"),
+    ({"mask": torch.zeros(2, 9, 7, 8)}, r"mask must be \(2, 9, 7, 9\)"),
+    ({"weight": torch.zeros(6, 3, 3, 3)}, "groups"),
+    ({"stride": [0, 1]}, "stride must be 1 or more"),
+]
+
+
+@pytest.mark.parametrize("scripted", [False, True])
+@pytest.mark.parametrize(("change", "message"), MISTAKES)
+def test_a_mistake_is_a_runtime_error_as_in_torchvision(change, message, scripted):
     case = DEFORM_CONV.make()._replace(**change)
-    with pytest.raises(ValueError, match=message):
-        called(face.deform_conv2d, case)
+    function = torch.jit.script(face.deform_conv2d) if scripted else face.deform_conv2d
+    with pytest.raises(
+        (RuntimeError, torch.jit.Error) if scripted else RuntimeError, match=message
+    ):
+        called(function, case)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_it_can_be_scripted(options):
+    case = DEFORM_CONV.make(**OPTIONS[options], requires_grad=True)
+    grad_out = grad_like(case)
+    scripted = torch.jit.script(face.deform_conv2d)
+    for one, other in zip(
+        results(scripted, case, grad_out), results(face.deform_conv2d, case, grad_out), strict=True
+    ):
+        assert torch.equal(one, other)
+
+
+def test_it_can_be_traced():
+    case = DEFORM_CONV.make()
+    arguments = (case.input, case.offset, case.weight, case.bias)
+
+    def padded(*tensors):
+        return face.deform_conv2d(*tensors, padding=(1, 1))
+
+    traced = torch.jit.trace(padded, arguments)
+    other = DEFORM_CONV.make()
+    arguments = (other.input, other.offset, other.weight, other.bias)
+    assert torch.equal(traced(*arguments), padded(*arguments))

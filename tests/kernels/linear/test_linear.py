@@ -128,3 +128,11 @@ def test_a_machine_where_mkl_is_as_fast_uses_it(onednn, monkeypatch):
     tensors = inputs(300)
     assert torch.equal(linear(*tensors), F.linear(*tensors))
     assert not onednn
+
+
+def test_it_can_be_traced(onednn):
+    tensors = inputs(300)
+    traced = torch.jit.trace(linear, tensors, check_trace=False)
+    assert not onednn
+    others = inputs(300)
+    torch.testing.assert_close(traced(*others), F.linear(*others))
