@@ -95,7 +95,7 @@ class Operator:
     ) -> None:
         self.name = name
         self.backends = backends
-        self._inputs = inputs
+        self.inputs = inputs
         self._kinds = {
             field: _SCHEMA_TYPES[kind] for field, kind in typing.get_type_hints(inputs).items()
         }
@@ -153,7 +153,7 @@ class Operator:
         tensors = [*(t for t in inputs if isinstance(t, Tensor) and t.is_floating_point()), *more]
         limit = None if self._limit is None else self._limit(inputs)
         name = _backends.choose(self.name, self.backends, tensors, limit)
-        return importlib.import_module(f"{self._inputs.__module__}._{name}")
+        return importlib.import_module(f"{self.inputs.__module__}._{name}")
 
     def _check_arguments(
         self, arguments: Sequence[Any], kinds: dict[str, str] | None = None
@@ -164,7 +164,7 @@ class Operator:
             _refuse_transforms(self.name, arguments)
 
     def _run(self, *arguments: Any) -> Any:
-        inputs = self._inputs(*arguments)
+        inputs = self.inputs(*arguments)
         inputs.check()
         if self._check_values is not None:
             self._check_values(inputs)
@@ -173,7 +173,7 @@ class Operator:
 
     def _run_backward(self, grad_out: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
         *values, wanted = arguments
-        inputs = self._inputs(*values)
+        inputs = self.inputs(*values)
         inputs.check()
         _validate.gradient(grad_out, inputs.result())
         if self._check_values is not None:
@@ -188,13 +188,13 @@ class Operator:
         return _none_as_empty(grads, grad_out)
 
     def _fake(self, *arguments: Any) -> Any:
-        inputs = self._inputs(*arguments)
+        inputs = self.inputs(*arguments)
         inputs.check()
         return inputs.result()
 
     def _fake_backward(self, grad_out: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
         *values, wanted = arguments
-        inputs = self._inputs(*values)
+        inputs = self.inputs(*values)
         inputs.check()
         _validate.gradient(grad_out, inputs.result())
         return _none_as_empty(self._of_gradients(inputs, wanted, torch.empty_like), grad_out)
@@ -220,7 +220,7 @@ class Operator:
 
     def _differentiate(self, ctx: Any, grad_out: Tensor) -> Gradients:
         tensors, numbers = iter(ctx.saved_tensors), iter(ctx.numbers)
-        inputs = self._inputs(
+        inputs = self.inputs(
             *(next(tensors if is_tensor else numbers) for is_tensor in self._is_tensor())
         )
         needed = dict(zip(self._kinds, ctx.needs_input_grad, strict=True))
@@ -245,6 +245,23 @@ class Operator:
             f"{self.name} has a first derivative only; a second one was asked for "
             "(create_graph=True followed by another backward)"
         )
+
+
+def register_draw(
+    name: str, schema: str, draw: Callable[..., Any], fake: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Register an operator that draws random numbers on the host, anew at every call: compilers
+    neither merge two calls nor repeat one, and an exported program draws when it runs."""
+    operator = torch.library.custom_op(
+        f"{_NAMESPACE}::{name}",
+        draw,
+        mutates_args=(),
+        schema=schema,
+        tags=(torch.Tag.nondeterministic_seeded,),
+    )
+    operator.register_fake(fake)
+    overload: Callable[..., Any] = getattr(torch.ops.turbo_physai, name).default
+    return overload
 
 
 def _none_as_empty(grads: Sequence[Tensor | None], like: Tensor) -> tuple[Tensor, ...]:

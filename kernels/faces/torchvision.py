@@ -52,7 +52,7 @@ def deform_conv2d(
     # A trace records sizes as tensors.
     groups = int(input.shape[1] // weight.shape[1])
     deform_groups = int(offset.shape[1] // samples)
-    if torch.jit.is_scripting():  # type: ignore[no-untyped-call]
+    if torch.jit.is_scripting():  # type: ignore[attr-defined]
         scripted: Tensor = torch.ops.turbo_physai.modulated_deform_conv2d(
             input,
             offset,

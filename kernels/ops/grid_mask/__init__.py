@@ -7,7 +7,8 @@ image sees its middle.
 
 A grid is a handful of integers. NumPy draws them on the host, in the usual order and from its
 global generator; the mask is then made where the images are. Nothing is copied to a device and no
-device is waited for, except for the noise of `offset`, which NumPy draws too.
+device is waited for, except for the noise of `offset`, which NumPy draws too. Compiled and exported
+programs draw whenever they run.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from ..._operator import register_draw
 
 _FIXED = 16  # fractional bits
 
@@ -69,18 +72,42 @@ def grid_mask(
         raise ValueError(f"x must be (N, C, H, W), not {tuple(x.shape)}")
     if not x.is_floating_point():
         raise TypeError(f"x must be floating-point, not {str(x.dtype)[6:]}")
+    # A compiler would keep the numbers that it sees drawn while it traces.
+    draw = _draw_operator if torch.compiler.is_compiling() else _draw
+    kept, noise = draw(x, use_h, use_w, rotate, offset, ratio)
+    mask = (~kept if mode == 1 else kept).to(x.dtype)
+    return x * mask + noise * (1 - mask) if offset else x * mask
+
+
+def _draw(
+    x: Tensor, use_h: bool, use_w: bool, rotate: int, offset: bool, ratio: float
+) -> tuple[Tensor, Tensor]:
+    """Where pixels are kept, (H, W) bool, and the noise, (H, W) or nothing in the dtype of x."""
     height, width = x.shape[2:]
     grid = draw_grid(height, rotate=rotate, ratio=ratio)
     kept = kept_pixels(grid, height, width, use_h=use_h, use_w=use_w, device=x.device)
-    if mode == 1:
-        kept.logical_not_()
-    mask = kept.to(x.dtype)
     if not offset:
-        return x * mask
+        return kept, x.new_empty(0)
     import numpy as np  # a dependency of whoever calls this, not of the package
 
     noise = torch.from_numpy(2 * (np.random.rand(height, width) - 0.5))
-    return x * mask + noise.to(x.dtype).to(x.device) * (1 - mask)
+    return kept, noise.to(x.dtype).to(x.device)
+
+
+def _drawn(
+    x: Tensor, use_h: bool, use_w: bool, rotate: int, offset: bool, ratio: float
+) -> tuple[Tensor, Tensor]:
+    """Tensors like those of `_draw`."""
+    kept = x.new_empty(x.shape[2:], dtype=torch.bool)
+    return kept, x.new_empty(x.shape[2:] if offset else (0,))
+
+
+_draw_operator = register_draw(
+    "draw_grid_mask",
+    "(Tensor x, bool use_h, bool use_w, int rotate, bool offset, float ratio) -> (Tensor, Tensor)",
+    _draw,
+    _drawn,
+)
 
 
 def draw_grid(height: int, *, rotate: int = 1, ratio: float = 0.5) -> Grid:

@@ -183,6 +183,55 @@ def test_the_mask_compiles_without_a_graph_break():
         assert torch.equal(compiled(x, grid), masked(x, grid))
 
 
+class Mask(torch.nn.Module):
+    """A mask by all means, with the given options."""
+
+    def __init__(self, **options):
+        super().__init__()
+        self.options = options
+
+    def forward(self, x):
+        return grid_mask(x, use_h=True, use_w=True, **self.options)
+
+
+@pytest.mark.parametrize("options", [{}, {"rotate": 30, "offset": True, "mode": 1}], ids=str)
+@pytest.mark.parametrize("way", ["exported", "compiled"])
+def test_a_compiled_program_draws_whenever_it_runs_and_as_the_function_does(way, options):
+    mask, x = Mask(**options), torch.randn(2, 3, 40, 60)
+    if way == "exported":
+        compiled = torch.export.export(mask, (x,)).module()
+    else:
+        compiled = torch.compile(mask, fullgraph=True, backend="aot_eager")
+    for _ in range(3):
+        state = np.random.get_state()
+        found = compiled(x)
+        after = np.random.get_state()[2]
+        np.random.set_state(state)
+        assert torch.equal(found, mask(x))
+        assert np.random.get_state()[2] == after
+
+
+def test_a_compiled_mask_is_drawn_twice_where_it_is_called_twice():
+    mask = Mask()
+
+    def twice(x):
+        return mask(x), mask(x)
+
+    x = torch.ones(1, 3, 40, 60)
+    for _ in range(5):
+        first, second = torch.compile(twice, fullgraph=True, backend="aot_eager")(x)
+        if not torch.equal(first, second):
+            return
+    raise AssertionError("drawn once for both")
+
+
+def test_a_compiled_mask_has_the_gradient_of_what_it_kept():
+    x = torch.randn(1, 3, 40, 60, requires_grad=True)
+    out = torch.compile(Mask(), fullgraph=True, backend="aot_eager")(x)
+    (grad,) = torch.autograd.grad(out.sum(), x)
+    torch.testing.assert_close(x * grad, out)
+
+
 @pytest.mark.parametrize(
     ("x", "keywords", "error", "message"),
     [
