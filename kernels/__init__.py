@@ -5,6 +5,7 @@ from ._backends import table as _table
 from ._operator import Operator as _Operator
 from ._validate import supports_head_dim
 from .common.cpu.matrix_product import onednn_pays
+from .ops.bev_pool import bev_pool, bev_pool_backward
 from .ops.grid_mask import grid_mask
 from .ops.linear import linear, linear_of_concatenation
 from .ops.modulated_deform_conv2d import modulated_deform_conv2d, modulated_deform_conv2d_backward
@@ -15,6 +16,8 @@ from .ops.temporal_self_attention import temporal_self_attention, temporal_self_
 
 __all__ = [
     "backends",
+    "bev_pool",
+    "bev_pool_backward",
     "grid_mask",
     "linear",
     "linear_of_concatenation",

@@ -110,7 +110,7 @@ class Operator:
             f"{_NAMESPACE}::{name}",
             self._run,
             mutates_args=(),
-            schema=f"({fields}) -> {returned if results == 1 else f'({returned})'}",
+            schema=f"({fields}) -> ({returned})",
         )
         forward.register_fake(self._fake)
         self.overload = getattr(torch.ops.turbo_physai, name).default
@@ -145,7 +145,7 @@ class Operator:
         """
         self._check_arguments((grad_out, *arguments), {"grad_out": "Tensor", **self._kinds})
         needed = [True] * len(self._gradients) if wanted is None else list(wanted)
-        grads = self.backward_overload(grad_out, *arguments, needed)
+        grads = _as_tuple(self.backward_overload(grad_out, *arguments, needed))
         return tuple(grad if one else None for grad, one in zip(grads, needed, strict=True))
 
     def backend(self, inputs: Any, *more: Tensor) -> Any:
@@ -171,14 +171,14 @@ class Operator:
         trivial = inputs.trivial_result()
         return self.backend(inputs).forward(inputs) if trivial is None else trivial
 
-    def _run_backward(self, grad_out: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
+    def _run_backward(self, grad_out: Tensor, *arguments: Any) -> Any:
         *values, wanted = arguments
         inputs = self.inputs(*values)
         inputs.check()
         _validate.gradient(grad_out, inputs.result())
         if self._check_values is not None:
             self._check_values(inputs)
-        if inputs.trivial_result() is not None:
+        if not any(wanted) or inputs.trivial_result() is not None:
             grads = self._of_gradients(inputs, wanted, torch.zeros_like)
         else:
             backend = self.backend(inputs, grad_out)
@@ -192,7 +192,7 @@ class Operator:
         inputs.check()
         return inputs.result()
 
-    def _fake_backward(self, grad_out: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
+    def _fake_backward(self, grad_out: Tensor, *arguments: Any) -> Any:
         *values, wanted = arguments
         inputs = self.inputs(*values)
         inputs.check()
@@ -230,7 +230,7 @@ class Operator:
         wanted = [needed[name] for name in self._gradients]
         grads: dict[str, Tensor] = {}
         if any(wanted):
-            found = self.backward_overload(grad_out, *inputs, wanted)
+            found = _as_tuple(self.backward_overload(grad_out, *inputs, wanted))
             grads = {
                 name: grad
                 for name, grad, is_wanted in zip(self._gradients, found, wanted, strict=True)
@@ -264,9 +264,15 @@ def register_draw(
     return overload
 
 
-def _none_as_empty(grads: Sequence[Tensor | None], like: Tensor) -> tuple[Tensor, ...]:
-    """What a registered operator may return: a tensor also where there is no gradient."""
-    return tuple(like.new_empty(0) if grad is None else grad for grad in grads)
+def _none_as_empty(grads: Sequence[Tensor | None], like: Tensor) -> Any:
+    """What a registered operator may return: a tensor also where there is no gradient, and a single
+    one by itself."""
+    found = tuple(like.new_empty(0) if grad is None else grad for grad in grads)
+    return found[0] if len(found) == 1 else found
+
+
+def _as_tuple(result: Any) -> tuple[Tensor, ...]:
+    return (result,) if isinstance(result, Tensor) else tuple(result)
 
 
 def _refuse_transforms(name: str, arguments: Sequence[Any]) -> None:

@@ -70,7 +70,7 @@ def dtypes(inputs: Any, names: Iterable[str], accepted: tuple[torch.dtype, ...] 
 
 def rank(name: str, tensor: Tensor, layout: str) -> None:
     """Raise a ValueError unless the tensor has as many dimensions as `layout`, "(B, S, ...)"."""
-    if tensor.dim() != layout.count(",") + 1:
+    if tensor.dim() != len(layout.replace(",)", ")").split(",")):
         raise ValueError(f"{name} must be {layout}, not {tuple(tensor.shape)}")
 
 

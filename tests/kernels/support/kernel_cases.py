@@ -5,6 +5,7 @@ Samples reach beyond the maps, and keep away from where slopes jump and rounding
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -269,6 +270,37 @@ def make_points(
     )
 
 
+def make_bev_pool(
+    *,
+    batch: int = 2,
+    points: int = 200,
+    channels: int = 12,
+    depth: int = 2,
+    height: int = 5,
+    width: int = 7,
+    dtype: torch.dtype = torch.float32,
+    other_dtype: torch.dtype | None = None,
+    device: str = "cpu",
+    requires_grad: bool = False,
+) -> Any:
+    """Points sorted by cell; every fifth interval is left out, its rows stay."""
+    grid = (batch, depth, height, width)
+    cell = torch.randint(0, max(1, math.prod(grid)), (points,)).sort().values
+    _, lengths = cell.unique_consecutive(return_counts=True)
+    starts = lengths.cumsum(0) - lengths
+    kept = torch.arange(len(lengths)) % 5 != 2
+    w, h = cell % max(width, 1), cell // max(width, 1) % max(height, 1)
+    plane = max(1, height * width)
+    z, b = cell // plane % max(depth, 1), cell // (plane * max(depth, 1))
+    return ops.bev_pool.Inputs(
+        torch.randn(points, channels).to(device, dtype).requires_grad_(requires_grad),
+        torch.stack((h, w, z, b), 1).int().to(device),
+        lengths[kept].int().to(device),
+        starts[kept].int().to(device),
+        *grid,
+    )
+
+
 _NO_LEVEL: dict[str, dict[str, Any]] = {
     "queries": {"queries": 0},
     "batch": {"batch": 0},
@@ -295,6 +327,11 @@ POINT_SAMPLING = Operator(
     make_points,
     {name: {name: 0} for name in ("queries", "batch", "cameras", "heights")},
 )
+BEV_POOL = Operator(
+    "bev_pool",
+    make_bev_pool,
+    {"points": {"points": 0}, "channels": {"channels": 0}, "batch": {"points": 0, "batch": 0}},
+)
 ATTENTION = [MS_DEFORM_ATTN, SPATIAL, TEMPORAL]
-DIFFERENTIABLE = [*ATTENTION, DEFORM_CONV]
+DIFFERENTIABLE = [*ATTENTION, DEFORM_CONV, BEV_POOL]
 ALL = [*DIFFERENTIABLE, POINT_SAMPLING]
