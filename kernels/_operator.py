@@ -103,6 +103,8 @@ class Operator:
         self._derived = derived or {}
         self._check_values = check_values
         self._limit = limit
+        self._modules: dict[str, Any] = {}
+        self._is_tensor = [kind.startswith("Tensor") for kind in self._kinds.values()]
         self._gradient_format = gradient_format
         fields = ", ".join(f"{kind} {field}" for field, kind in self._kinds.items())
         returned = ", ".join(["Tensor"] * results)
@@ -153,7 +155,9 @@ class Operator:
         tensors = [*(t for t in inputs if isinstance(t, Tensor) and t.is_floating_point()), *more]
         limit = None if self._limit is None else self._limit(inputs)
         name = _backends.choose(self.name, self.backends, tensors, limit)
-        return importlib.import_module(f"{self.inputs.__module__}._{name}")
+        if name not in self._modules:
+            self._modules[name] = importlib.import_module(f"{self.inputs.__module__}._{name}")
+        return self._modules[name]
 
     def _check_arguments(
         self, arguments: Sequence[Any], kinds: dict[str, str] | None = None
@@ -210,18 +214,15 @@ class Operator:
             for tensor, needed in zip(tensors, wanted, strict=True)
         ]
 
-    def _is_tensor(self) -> list[bool]:
-        return [kind.startswith("Tensor") for kind in self._kinds.values()]
-
     def _save(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        flags = list(zip(inputs, self._is_tensor(), strict=True))
+        flags = list(zip(inputs, self._is_tensor, strict=True))
         ctx.save_for_backward(*(value for value, is_tensor in flags if is_tensor))
         ctx.numbers = [value for value, is_tensor in flags if not is_tensor]
 
     def _differentiate(self, ctx: Any, grad_out: Tensor) -> Gradients:
         tensors, numbers = iter(ctx.saved_tensors), iter(ctx.numbers)
         inputs = self.inputs(
-            *(next(tensors if is_tensor else numbers) for is_tensor in self._is_tensor())
+            *(next(tensors if is_tensor else numbers) for is_tensor in self._is_tensor)
         )
         needed = dict(zip(self._kinds, ctx.needs_input_grad, strict=True))
         derived = {name: one for name, one in self._derived.items() if needed[name]}
@@ -277,6 +278,8 @@ def _as_tuple(result: Any) -> tuple[Tensor, ...]:
 
 def _refuse_transforms(name: str, arguments: Sequence[Any]) -> None:
     """Refuse what would give zeros (forward mode), or an error about torch's own classes."""
+    if forward_ad._current_level < 0 and torch._C._functorch.peek_interpreter_stack() is None:
+        return
     tensors = [value for value in arguments if isinstance(value, Tensor)]
     if forward_ad._current_level >= 0 and any(
         forward_ad.unpack_dual(tensor).tangent is not None  # type: ignore[no-untyped-call]

@@ -25,6 +25,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="a checkout of the official BEVFormer repository, for the tests marked upstream",
     )
     parser.addoption(
+        "--peer-tests",
+        metavar="NAME=PATH",
+        action="append",
+        default=[],
+        help="tests of mmcv, torchvision or deformable-detr, for the tests marked upstream",
+    )
+    parser.addoption(
         "--torch-seed",
         metavar="N",
         type=int,
