@@ -99,7 +99,7 @@ class Operator:
         self._kinds = {
             field: _SCHEMA_TYPES[kind] for field, kind in typing.get_type_hints(inputs).items()
         }
-        self._gradients = gradients
+        self.differentiable = gradients
         self._derived = derived or {}
         self._check_values = check_values
         self._limit = limit
@@ -146,7 +146,7 @@ class Operator:
             wanted: which of them (all); the others are None.
         """
         self._check_arguments((grad_out, *arguments), {"grad_out": "Tensor", **self._kinds})
-        needed = [True] * len(self._gradients) if wanted is None else list(wanted)
+        needed = [True] * len(self.differentiable) if wanted is None else list(wanted)
         grads = _as_tuple(self.backward_overload(grad_out, *arguments, needed))
         return tuple(grad if one else None for grad, one in zip(grads, needed, strict=True))
 
@@ -206,7 +206,7 @@ class Operator:
     def _of_gradients(
         self, inputs: Any, wanted: Sequence[bool], make: Callable[..., Tensor]
     ) -> list[Tensor | None]:
-        tensors = [getattr(inputs, name) for name in self._gradients]
+        tensors = [getattr(inputs, name) for name in self.differentiable]
         return [
             make(tensor, memory_format=self._gradient_format)
             if needed and tensor is not None
@@ -228,13 +228,13 @@ class Operator:
         derived = {name: one for name, one in self._derived.items() if needed[name]}
         for one in derived.values():
             needed.update(dict.fromkeys(one.needs, True))
-        wanted = [needed[name] for name in self._gradients]
+        wanted = [needed[name] for name in self.differentiable]
         grads: dict[str, Tensor] = {}
         if any(wanted):
             found = _as_tuple(self.backward_overload(grad_out, *inputs, wanted))
             grads = {
                 name: grad
-                for name, grad, is_wanted in zip(self._gradients, found, wanted, strict=True)
+                for name, grad, is_wanted in zip(self.differentiable, found, wanted, strict=True)
                 if is_wanted
             }
         for name, one in derived.items():

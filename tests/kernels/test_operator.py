@@ -45,7 +45,7 @@ def test_opcheck_finds_nothing(operator, dtype):
 def test_opcheck_finds_nothing_backward(operator):
     inputs = operator.make()
     backward = Operator.all[operator.name].backward_overload
-    names = Operator.all[operator.name]._gradients
+    names = Operator.all[operator.name].differentiable
     for wanted in ([True] * len(names), [False] + [True] * (len(names) - 1)):
         torch.library.opcheck(backward, (grad_like(inputs), *inputs, wanted))
 
@@ -176,7 +176,7 @@ def test_vmap_maps_it(operator):
 @differentiable
 def test_backward_computes_only_what_needs_a_gradient(operator, monkeypatch):
     description = Operator.all[operator.name]
-    names = description._gradients
+    names = description.differentiable
     backend = sys.modules[description.backend(operator.make()).__name__]
     asked = []
     original = backend.backward

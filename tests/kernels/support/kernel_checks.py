@@ -46,7 +46,7 @@ def differentiable(inputs: Any) -> tuple[str, ...]:
     """The inputs whose gradients the backends compute."""
     name = type(inputs).__module__.rpartition(".")[2]
     return tuple(
-        field for field in Operator.all[name]._gradients if getattr(inputs, field) is not None
+        field for field in Operator.all[name].differentiable if getattr(inputs, field) is not None
     )
 
 
