@@ -53,21 +53,9 @@ setup(
     ext_modules=[
         Extension(
             LIBRARY,
-            sources=[
-                "kernels/ops/_cpu.cpp",
-                "kernels/ops/bev_attention.cpp",
-                "kernels/ops/ms_deform_attn.cpp",
-                "kernels/ops/modulated_deform_conv2d.cpp",
-                "kernels/ops/point_sampling.cpp",
-            ],
-            depends=[
-                "kernels/ops/_cpu.h",
-                "kernels/ops/_foreach_target.h",
-                "kernels/ops/_levels.h",
-                "kernels/ops/_sampling.h",
-                "kernels/ops/_simd.h",
-                "kernels/ops/_softmax.h",
-            ],
+            sources=sorted(map(str, Path("kernels").rglob("*.cpp"))),
+            depends=sorted(map(str, Path("kernels").rglob("*.h"))),
+            include_dirs=["kernels"],
             language="c++",
             extra_compile_args=[
                 "-std=c++17",

@@ -24,6 +24,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="PATH",
         help="a checkout of the official BEVFormer repository, for the tests marked upstream",
     )
+    parser.addoption(
+        "--peer-tests",
+        metavar="NAME=PATH",
+        action="append",
+        default=[],
+        help="tests of mmcv, torchvision or deformable-detr, for the tests marked upstream",
+    )
+    parser.addoption(
+        "--torch-seed",
+        metavar="N",
+        type=int,
+        default=0,
+        help="other random numbers in the tests of the kernels, which else depend on a test's name",
+    )
+    parser.addoption(
+        "--kernel-backend",
+        choices=("cpu", "torch", "triton"),
+        help="the backend to test the kernels' definitions on (cpu and torch)",
+    )
 
 
 PRELUDE = """\

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import importlib
+import importlib.util
 import os
+import pkgutil
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from .. import backends
-from . import (
-    grid_mask,
-    harness,
-    modulated_deform_conv2d,
-    ms_deform_attn,
-    point_sampling,
-    spatial_cross_attention,
-    temporal_self_attention,
-)
+from .. import backends, ops
+from . import harness
 
 # Kineto, the profiler that counts the memory, announces itself on stderr at every use.
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 
 _OPERATORS: dict[str, Any] = {
-    "grid_mask": grid_mask,
-    "modulated_deform_conv2d": modulated_deform_conv2d,
-    "ms_deform_attn": ms_deform_attn,
-    "point_sampling": point_sampling,
-    "spatial_cross_attention": spatial_cross_attention,
-    "temporal_self_attention": temporal_self_attention,
+    name: importlib.import_module(f"{ops.__name__}.{name}.bench")
+    for _, name, _ in pkgutil.iter_modules(ops.__path__)
+    if importlib.util.find_spec(f"{ops.__name__}.{name}.bench") is not None
 }
 _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 

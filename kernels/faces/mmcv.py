@@ -19,7 +19,7 @@ from ..ops import ms_deform_attn as op
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-Gradients = tuple[Tensor, None, None, Tensor, Tensor, None]
+Gradients = tuple[Tensor | None, None, None, Tensor | None, Tensor | None, None]
 
 
 def _forward(autocast_dtype: torch.dtype | None) -> Callable[..., Tensor]:
@@ -64,7 +64,8 @@ class MultiScaleDeformableAttnFunction(Function):
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Gradients:
         """Six gradients, those of value, locations and weights at 0, 3 and 4."""
-        grads = op.ms_deform_attn_backward(grad_output, *ctx.saved_tensors)
+        wanted = [ctx.needs_input_grad[i] for i in (0, 3, 4)]
+        grads = op.ms_deform_attn_backward(grad_output, *ctx.saved_tensors, wanted=wanted)
         return grads[0], None, None, grads[1], grads[2], None
 
 
@@ -145,6 +146,7 @@ def ms_deform_attn_backward(
         for given, grad in zip(
             (grad_value, grad_sampling_loc, grad_attn_weight), grads, strict=True
         ):
+            assert grad is not None
             given.copy_(grad)
 
 
@@ -193,7 +195,6 @@ class ModulatedDeformConv2dFunction(Function):
         """As the operator `modulated_deform_conv2d`."""
         input, mask, weight = (t.to(offset.dtype) for t in (input, mask, weight))
         ctx.save_for_backward(input, offset, mask, weight)
-        ctx.has_bias = bias is not None
         ctx.numbers = (stride, padding, dilation, groups, deform_groups)
         bias = None if bias is None else bias.to(offset.dtype)
         return deform_conv.modulated_deform_conv2d(input, offset, mask, weight, bias, *ctx.numbers)
@@ -203,7 +204,7 @@ class ModulatedDeformConv2dFunction(Function):
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         """One gradient for each of the ten inputs."""
         grads = deform_conv.modulated_deform_conv2d_backward(
-            grad_output, *ctx.saved_tensors, *ctx.numbers
+            grad_output, *ctx.saved_tensors, *ctx.numbers, wanted=ctx.needs_input_grad[:4]
         )
-        grad_bias = grad_output.sum((0, 2, 3)) if ctx.has_bias else None
+        grad_bias = grad_output.sum((0, 2, 3)) if ctx.needs_input_grad[4] else None
         return (*grads, grad_bias, None, None, None, None, None)

@@ -108,7 +108,10 @@ def modulated_deform_conv_backward(
             group,
             deformable_group,
         )
+        assert to_input is not None
+        assert to_offset is not None
         assert to_mask is not None
+        assert to_weight is not None
         grad_input.add_(to_input)
         grad_weight.add_(to_weight)
         grad_offset.copy_(to_offset)

@@ -1,1 +1,2 @@
-"""One operator a module; beside it one module per backend, each with `forward` and `backward`."""
+"""One operator a folder: its definition and inputs in `__init__`, a backend a module (`_cpu`,
+`_triton`, `_torch`), the same in float64 for tests in `reference`, its benchmark in `bench`."""

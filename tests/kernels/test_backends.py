@@ -1,4 +1,4 @@
-"""`backends()` tells what can run here, and `_cpu_library` why the compiled kernels cannot."""
+"""`backends()` tells what can run here and why not; dispatch walks the same table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from turbo_physai.kernels import _cpu_library, backends
+from kernel_cases import MS_DEFORM_ATTN
+from turbo_physai.kernels import _backends, backends, ms_deform_attn
+from turbo_physai.kernels.common.cpu import library as _cpu_library
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,6 +42,55 @@ def test_a_line_a_backend_is_printed():
 def test_triton_needs_a_gpu():
     missing = {one.missing for one in backends() if one.name == "triton"}
     assert missing == {"torch sees no CUDA device"}
+
+
+@pytest.mark.skipif(_cpu_library.library() is None, reason=str(_cpu_library.why_not()))
+def test_a_tensor_of_the_cpu_is_computed_in_cpp_where_the_kernels_take_its_head_dimension():
+    assert _backends.choose("op", ("cpu", "torch"), [torch.ones(1)], None) == "cpu"
+    with pytest.warns(UserWarning, match=r"other_op runs on PyTorch's own operators: no such head"):
+        chosen = _backends.choose("other_op", ("cpu", "torch"), [torch.ones(1)], "no such head")
+    assert chosen == "torch"
+
+
+@pytest.mark.filterwarnings("ignore:ms_deform_attn runs on PyTorch's own operators")
+@pytest.mark.parametrize("dim", [1, 6, 30, 71, 260, 1025])
+def test_any_head_dimension_is_computed(dim):
+    inputs = MS_DEFORM_ATTN.make(dim=dim, queries=3, requires_grad=True)
+    out = ms_deform_attn(*inputs)
+    assert out.shape == (2, 3, 3 * dim)
+    out.sum().backward()
+    assert inputs.value.grad.shape == inputs.value.shape
+
+
+@pytest.mark.parametrize(
+    ("name", "printed"),
+    [
+        ("torch", "torch"),
+        ("cpu", "cpu"),
+        (
+            "triton",
+            "cannot run on TURBO_PHYSAI_KERNEL_BACKEND=triton: it does not take ",
+        ),
+        ("fast", "TURBO_PHYSAI_KERNEL_BACKEND must be one of cpu, triton, torch, not 'fast'"),
+    ],
+)
+def test_the_variable_forces_one_backend(name, printed):
+    script = """if True:
+        import torch
+        from turbo_physai.kernels._operator import Operator
+        from turbo_physai.kernels.ops.ms_deform_attn import Inputs
+        inputs = Inputs(torch.ones(1, 4, 1, 8), torch.tensor([[2, 2]]), torch.tensor([0]),
+                        torch.ones(1, 1, 1, 1, 1, 2), torch.ones(1, 1, 1, 1, 1))
+        print(Operator.all["ms_deform_attn"].backend(inputs).__name__)
+    """
+    run = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, _backends.VARIABLE: name},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert printed in run.stdout + run.stderr
 
 
 @pytest.mark.usefixtures("_unloaded")

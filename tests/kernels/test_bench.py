@@ -6,10 +6,12 @@ import csv
 
 import pytest
 import torch
+from kernel_cases import MS_DEFORM_ATTN
+from kernel_checks import expected
 from turbo_physai.kernels import ms_deform_attn
 from turbo_physai.kernels.bench import __main__ as command
 from turbo_physai.kernels.bench import harness
-from turbo_physai.kernels.bench import ms_deform_attn as bench
+from turbo_physai.kernels.ops.ms_deform_attn import bench
 
 CPU = torch.device("cpu")
 
@@ -20,8 +22,8 @@ def _small(monkeypatch):
     monkeypatch.setattr(bench, "SHAPES", shapes)
 
 
-def test_the_grid_sample_reference_is_the_operator(make, expected):
-    inputs = make(requires_grad=True)
+def test_the_grid_sample_reference_is_the_operator():
+    inputs = MS_DEFORM_ATTN.make(requires_grad=True)
     grad_out = torch.randn(2, 11, 24)
     out = bench.grid_sample_reference(((6, 9), (3, 5)))(*inputs)
     grads = torch.autograd.grad(out, [inputs[i] for i in (0, 3, 4)], grad_out)
@@ -72,8 +74,8 @@ def test_peak_memory_counts_what_is_held_at_once():
     assert harness.peak_memory(step, CPU) == pytest.approx(4e6, rel=0.01)
 
 
-def test_peak_memory_of_the_operator_is_its_output(make):
-    inputs = make(queries=400, dim=32)
+def test_peak_memory_of_the_operator_is_its_output():
+    inputs = MS_DEFORM_ATTN.make(queries=400, dim=32)
     with torch.no_grad():
         peak = harness.peak_memory(lambda: ms_deform_attn(*inputs), CPU)
     assert peak < 2 * 400 * 3 * 32 * 4 * 1.2

@@ -55,7 +55,7 @@ def test_a_fused_backend_serves_it_where_there_is_one(model):
 
 
 def test_without_the_compiled_library_it_says_so_and_strict_mode_ends_it(model):
-    off = {"TURBO_PHYSAI_NO_CPU_LIBRARY": "1", "CUDA_VISIBLE_DEVICES": ""}
+    off = {"TURBO_PHYSAI_KERNEL_BACKEND": "torch", "CUDA_VISIBLE_DEVICES": ""}
     done = model.script(SCRIPT, **off)
     assert done.stdout.startswith("torch, which is not fused: ")
     assert "the Group bevformer.msda is applied, but not fused: torch serves it" in done.stderr

@@ -117,8 +117,10 @@ DISABLE: Final = Setting(
     "Run the program as if turbo_physai was not there.",
     "--disable",
 )
-NO_CPU_LIBRARY: Final = Setting(
-    "TURBO_PHYSAI_NO_CPU_LIBRARY", "flag", "Do without the compiled CPU operators."
+KERNEL_BACKEND: Final = Setting(
+    "TURBO_PHYSAI_KERNEL_BACKEND",
+    "text",
+    "Let every kernel take this backend: cpu, triton or torch.",
 )
 TRITON_SIZES: Final = Setting(
     "TURBO_PHYSAI_TRITON_SIZES", "path", "Read measured sizes of Triton kernels from this file."
@@ -170,7 +172,7 @@ ALL: Final = (
     RUN_ID,
     STRICT,
     DISABLE,
-    NO_CPU_LIBRARY,
+    KERNEL_BACKEND,
     TRITON_SIZES,
     NUMA,
     RANK_AFFINITY,

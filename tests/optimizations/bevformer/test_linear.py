@@ -16,13 +16,13 @@ def transformer(monkeypatch):
     """Makes the example's transformer, as on a machine where oneDNN is faster, or not."""
     from model import ModelConfig, build_model
     from projects.mmdet3d_plugin.bevformer.modules.transformer import PerceptionTransformer
-    from turbo_physai.kernels.ops import _matrix_product
+    from turbo_physai.kernels.common.cpu import matrix_product
 
     original = PerceptionTransformer.__init__
 
     def make(pays):
         monkeypatch.setattr(replaced, "onednn_pays", lambda: pays)
-        monkeypatch.setattr(_matrix_product, "onednn_pays", lambda: pays)
+        monkeypatch.setattr(matrix_product, "onednn_pays", lambda: pays)
         made = replaced.initialize(original, NoOptions())
         assert (made is original) is not pays
         monkeypatch.setattr(PerceptionTransformer, "__init__", made)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from turbo_physai.engine.metrics import metrics
-from turbo_physai.kernels import linear
-from turbo_physai.kernels.ops._matrix_product import onednn_pays
+from turbo_physai.kernels import linear, onednn_pays
 
 if TYPE_CHECKING:
     from collections.abc import Callable
