@@ -46,12 +46,17 @@ class WatchingFinder:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if not self.is_first:
+        # Most searches end here. `meta_path` is looked at directly: a property would double the
+        # cost of every import of anything.
+        meta_path = sys.meta_path
+        if not meta_path or meta_path[0] is not self:
             self.return_to_front()
             self._engine.displaced(fullname)
+        if fullname not in self._watched:
+            return None
         # Other hooks (wrapt's, for one) start a new search through the whole of sys.meta_path from
         # within their find_spec. Answering that inner search too would arm one module twice.
-        if fullname not in self._watched or self._is_searching(fullname):
+        if self._is_searching(fullname):
             return None
         spec = self._ask_the_others(fullname, path, target)
         # A `target` is given by importlib.reload alone.
@@ -103,10 +108,6 @@ class WatchingFinder:
         self._overtaken += ahead
         # The old entry stays. Somebody may be walking through the list, and would pass us by.
         sys.meta_path.insert(0, self)
-
-    @property
-    def is_first(self) -> bool:
-        return bool(sys.meta_path) and sys.meta_path[0] is self
 
     @property
     def is_removed(self) -> bool:

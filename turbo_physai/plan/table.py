@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -15,6 +14,8 @@ WIDTH: Final = 100  # columns
 
 def table(prepared: PreparedExecution) -> str:
     """One row a Group, and below them the checks of the config as a whole that did not pass."""
+    import textwrap
+
     lines = list(_rows(prepared))
     for check in prepared.checks:
         if check.outcome in ("fail", "warning"):
@@ -23,6 +24,8 @@ def table(prepared: PreparedExecution) -> str:
 
 
 def _rows(prepared: PreparedExecution) -> Iterator[str]:
+    import textwrap
+
     rows = [("Group", "decision", "reason")]
     for id_, group in prepared.groups.items():
         decision = f"{group.decision} (forced)" if group.forced else group.decision

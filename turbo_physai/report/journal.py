@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -48,7 +47,7 @@ class Journal:
         """The journal in the folder that the variable TURBO_PHYSAI_REPORT_DIR names; else in one
         for this user and run in the system's temporary folder."""
         # The run is part of the name: a container that starts again has its host and pid once more.
-        name = PATTERN.replace("*", f"{run_id}-{socket.gethostname()}-{os.getpid()}")
+        name = PATTERN.replace("*", f"{run_id}-{os.uname().nodename}-{os.getpid()}")
         named = settings.REPORT_DIR.text()
         if named is not None:
             return cls(Path(absolute(named), name))
@@ -63,7 +62,7 @@ class Journal:
         try:
             if self.path is None:
                 raise FileNotFoundError("there is no folder for temporary files")
-            text = json.dumps(report, indent=1, default=str) + "\n"
+            text = json.dumps(report, default=str) + "\n"
             with self._folder(self.path.parent) as folder:
                 _replace(self.path.name, text.encode(), folder)
             self.error = None
