@@ -46,14 +46,16 @@ class WatchingFinder:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        # Most searches end here. `meta_path` is looked at directly: a property would double the
-        # cost of every import of anything.
-        meta_path = sys.meta_path
-        if not meta_path or meta_path[0] is not self:
+        # Inline and first, because every import of anything comes past here.
+        finders = sys.meta_path
+        if not finders or finders[0] is not self:
             self.return_to_front()
             self._engine.displaced(fullname)
-        if fullname not in self._watched:
-            return None
+        return self._find_watched(fullname, path, target) if fullname in self._watched else None
+
+    def _find_watched(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None
+    ) -> ModuleSpec | None:
         # Other hooks (wrapt's, for one) start a new search through the whole of sys.meta_path from
         # within their find_spec. Answering that inner search too would arm one module twice.
         if self._is_searching(fullname):
@@ -70,7 +72,7 @@ class WatchingFinder:
     def _is_searching(self, fullname: str) -> bool:
         """Whether this thread is in a search for `fullname` already: its stack tells, which unlike
         a note of ours no interrupt can leave behind."""
-        own = type(self).find_spec.__code__
+        own = type(self)._find_watched.__code__
         frame = sys._getframe(1).f_back
         while frame is not None:
             if frame.f_code is own and frame.f_locals.get("fullname") == fullname:
