@@ -1,10 +1,14 @@
 """What the engine costs: in a finder miss, an import, a start of python, and as Groups grow.
 
-    python benchmarks/engine.py [--runs 15]
+    python benchmarks/engine.py [--runs 15] [--baseline PYTHON]
 
 Everything is measured in one run, in turns, against doing without: no hook, wrapt's post-import
-hooks, plain python. Times of processes are the fastest of their runs, which is the one that other
-programs disturbed least. Prints Markdown.
+hooks, plain python. Times of processes are processor time in the fastest of their runs, which is
+the one that other programs disturbed least. Prints Markdown.
+
+`--baseline` names an interpreter with another version of turbo_physai installed, for a table of
+what a start of python costs with both; the interpreter that runs this must have its own installed
+as users have it, without ``-e``.
 """
 
 from __future__ import annotations
@@ -12,13 +16,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TypeVar
+
+K = TypeVar("K")
 
 CONFIG = """\
 schema_version: turbophysai/optimization-config/v1
@@ -83,13 +90,22 @@ print(json.dumps({name: value / 50_000 * 1e9 for name, value in best.items()}))
 """
 
 
+BEVFORMER = "activated with the BEVFormer config"
+RUN = "`python -m turbo_physai.run` with the BEVFormer config"
+TORCH = "`import torch`, not activated"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=15, help="runs of each process")
-    runs = parser.parse_args().runs
+    parser.add_argument("--baseline", metavar="PYTHON", help="another interpreter to compare with")
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(Path(folder), runs)
+        bench = Bench(Path(folder), given.runs)
         bench.write(1000)
+        if given.baseline:
+            print("\n".join(bench.compared(given.baseline)), end="\n\n", flush=True)
+            return
         for table in (bench.miss, bench.imports, bench.activation, bench.growth):
             print("\n".join(table()), end="\n\n", flush=True)
 
@@ -115,8 +131,9 @@ class Bench:
             "bench_fast.py": "def f(x):\n    return x\n",
             "imports.py": IMPORTS,
             "miss.py": MISS,
-            "empty.py": "",
-            "torch_alone.py": "import torch\n",
+            # What happens at the exit of python is no part of its start.
+            "empty.py": "import os\nos._exit(0)\n",
+            "torch_alone.py": "import os, torch\nos._exit(0)\n",
         }.items():
             (self.folder / name).write_text(text)
 
@@ -131,9 +148,9 @@ class Bench:
         config.write_text(CONFIG.format(entries=entries))
         return config
 
-    def run(self, *arguments: str, **variables: str) -> str:
+    def run(self, *arguments: str, python: str = sys.executable, **variables: str) -> str:
         done = subprocess.run(
-            [sys.executable, *arguments],
+            [python, *arguments],
             cwd=self.folder,
             env={**self.environment, **variables},
             check=True,
@@ -142,14 +159,14 @@ class Bench:
         )
         return done.stdout
 
-    def fastest(self, cases: Mapping[str, Callable[[], object]]) -> dict[str, float]:
+    def fastest(self, cases: Mapping[K, Callable[[], object]]) -> dict[K, float]:
         """The fastest of several runs of each, in ms, taken in turns."""
-        found: dict[str, list[float]] = {name: [] for name in cases}
+        found: dict[K, list[float]] = {name: [] for name in cases}
         for _ in range(self.runs):
             for name, case in cases.items():
-                begin = time.perf_counter()
+                begin = _processor_time()
                 case()
-                found[name].append((time.perf_counter() - begin) * 1e3)
+                found[name].append((_processor_time() - begin) * 1e3)
         return {name: min(times) for name, times in found.items()}
 
     # The tables.
@@ -176,38 +193,52 @@ class Bench:
             shown = "no hook" if kind == "none" else kind
             yield f"| {shown} | {ms:.2f} | {ms - none:.2f} |"
 
-    def activation(self) -> Iterator[str]:
+    def starts(self, python: str = sys.executable) -> dict[str, Callable[[], object]]:
+        """The ways to start python, each with a program that does nothing."""
         one = str(self.declare(1))
-        from turbo_physai.config.selection import packaged
+        code = "from turbo_physai.config.selection import packaged as p; print(p('bevformer'))"
+        bevformer = self.run("-c", code, python=python).strip()
+        launch = ("-m", "turbo_physai.run", "--optimization-config", bevformer)
 
-        bevformer = str(packaged("bevformer"))
-        variable = "TURBO_PHYSAI_OPTIMIZATION_CONFIG"
-        found = self.fastest(
-            {
-                "plain": lambda: self.run("-S", "empty.py"),
-                "inactive": lambda: self.run("empty.py"),
-                "one Group": lambda: self.run("empty.py", **{variable: one}),
-                "BEVFormer": lambda: self.run("empty.py", **{variable: bevformer}),
-                "run": lambda: self.run(
-                    "-m", "turbo_physai.run", "--optimization-config", bevformer, "empty.py"
-                ),
-                "torch": lambda: self.run("torch_alone.py"),
-            }
-        )
-        torch = found["torch"] - found["inactive"]
+        def start(*arguments: str, config: str = "") -> Callable[[], object]:
+            on = {"TURBO_PHYSAI_OPTIMIZATION_CONFIG": config} if config else {}
+            return lambda: self.run(*arguments, python=python, **on)
+
+        return {
+            "inactive": start("empty.py"),
+            "activated with one Group": start("empty.py", config=one),
+            BEVFORMER: start("empty.py", config=bevformer),
+            RUN: start(*launch, "empty.py"),
+            TORCH: start("torch_alone.py"),
+        }
+
+    def activation(self) -> Iterator[str]:
+        found = self.fastest(self.starts())
         yield "| start of python | ms above inactive | share of `import torch` |"
         yield "| --- | --- | --- |"
-        shown = {
-            "one Group": "activated with one Group",
-            "BEVFormer": "activated with the BEVFormer config",
-            "run": "`python -m turbo_physai.run` with the BEVFormer config",
-            "torch": "`import torch`, not activated",
-        }
-        for name, text in shown.items():
-            ms = found[name] - found["inactive"]
-            yield f"| {text} | {ms:.0f} | {ms / torch:.1%} |"
+        shares = _above_inactive(found)
+        for name, ms in shares.items():
+            yield f"| {name} | {ms:.0f} | {ms / shares[TORCH]:.1%} |"
         yield ""
-        yield f"`run` takes {found['run'] - found['BEVFormer']:.0f} ms above activation."
+        yield f"`run` takes {shares[RUN] - shares[BEVFORMER]:.0f} ms above activation."
+
+    def compared(self, baseline: str) -> Iterator[str]:
+        cases = {("before", name): case for name, case in self.starts(baseline).items()}
+        cases |= {("after", name): case for name, case in self.starts().items()}
+        found = self.fastest(cases)
+        before, after = (
+            _above_inactive({name: ms for (side, name), ms in found.items() if side == which})
+            for which in ("before", "after")
+        )
+        # Both have the same torch, so the faster of its imports counts for both.
+        torch = min(before[TORCH], after[TORCH])
+        yield "| start of python, ms above inactive | before | after | share of `import torch` |"
+        yield "| --- | --- | --- | --- |"
+        for name, ms in after.items():
+            share = f"{before[name] / torch:.1%} -> {ms / torch:.1%}"
+            yield f"| {name} | {before[name]:.0f} | {ms:.0f} | {share} |"
+        above = (side[RUN] - side[BEVFORMER] for side in (before, after))
+        yield "| `run` above activation | {:.0f} | {:.0f} | |".format(*above)
 
     def growth(self) -> Iterator[str]:
         yield "| Groups | ms an import | peak MB | reports written |"
@@ -219,6 +250,17 @@ class Bench:
                 self.run("imports.py", "turbo_physai", str(groups), imported)
             )
             yield f"| {groups} | {ms:.2f} | {peak:.0f} | {writes} |"
+
+
+def _processor_time() -> float:
+    """Seconds that the processes which have ended have used, in user and system mode."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _above_inactive(found: Mapping[str, float]) -> dict[str, float]:
+    inactive = found["inactive"]
+    return {name: ms - inactive for name, ms in found.items() if name != "inactive"}
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -73,8 +73,9 @@ def apply(
     request = _Request(
         optimization_config_path, model, registry, catalog, force_groups, disable_groups
     )
-    caller = traceback.extract_stack(limit=2)[0]
-    applied, is_first = _claim(f"{caller.filename}:{caller.lineno}", is_launch=False)
+    caller = sys._getframe(1)
+    place = f"{caller.f_code.co_filename}:{caller.f_lineno}"
+    applied, is_first = _claim(place, is_launch=False)
     if not is_first:
         return _join(applied, request, log_report=log_report, strict=strict)
     return _apply(applied, request, log_report=log_report, strict=strict)

@@ -14,10 +14,11 @@ from turbo_physai.authoring.generate import generate as generate_config
 from turbo_physai.authoring.options_table import as_tables
 from turbo_physai.config import OptimizationConfigCatalog, load, select
 from turbo_physai.errors import Fault, OptimizationConfigError
-from turbo_physai.launch import options as given
+from turbo_physai.launch import annotations as given
 from turbo_physai.launch.activation import program_folders
 from turbo_physai.launch.checks import CONFIG_ERROR, require
 from turbo_physai.launch.command import become
+from turbo_physai.launch.options import Options
 from turbo_physai.launch.runtime import Runtime
 from turbo_physai.plan import collect, prepare
 from turbo_physai.report.merge import NoReportsError, merge
@@ -61,7 +62,7 @@ def run(
 ) -> None:
     """Become a command, every Python process of which swaps the slow parts of its model for fast
     ones as they are imported."""
-    shared = given.Options(
+    shared = Options(
         model=model,
         optimization_config=optimization_config,
         force_groups=tuple(force_group or ()),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import attrs
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -14,8 +12,7 @@ class TurboPhysAIError(Exception):
     """Root of all errors raised by turbo_physai."""
 
 
-@attrs.frozen
-class Fault:
+class Fault(NamedTuple):
     """One thing that is wrong in what the user gave.
 
     Attributes:

@@ -90,7 +90,8 @@ def correctness(run: Run) -> Iterator[Row]:
                 inputs = run.inputs(name, dtype, **sizes)
                 found = _gradients(Operator.all[name], inputs)
                 wide = type(inputs)(*map(_widened, inputs))
-                wanted = _gradients(lambda *i, r=reference, t=type(inputs): r.forward(t(*i)), wide)
+                kind = type(inputs)
+                wanted = _gradients(lambda *i, r=reference, t=kind: r.forward(t(*i)), wide)
                 for label, one, other in zip(
                     ("out", "value", "place", "weight"), found, wanted, strict=True
                 ):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from turbo_physai.config import load_runtime, select_runtime
+from turbo_physai.config.runtime import load_runtime, select_runtime
 from turbo_physai.errors import OptimizationConfigError, OptimizationConfigNotFoundError
 
 HEAD = "schema_version: turbophysai/runtime-config/v1\nkind: RuntimeConfig\n"

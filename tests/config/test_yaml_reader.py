@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from turbo_physai.config import OptimizationConfigCatalog, load, load_runtime
+from turbo_physai.config import OptimizationConfigCatalog, load
+from turbo_physai.config.runtime import load_runtime
 from turbo_physai.errors import OptimizationConfigError, TurboPhysAIError
 
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from turbo_physai.config import load_runtime
+from turbo_physai.config.runtime import load_runtime
 from turbo_physai.launch.options import Options
 from turbo_physai.process import settings
 

@@ -21,7 +21,8 @@ def write(journal, report):
 @pytest.fixture(autouse=True)
 def process(tmp_path, monkeypatch, caplog):
     """A process whose journal's name and temporary folder are known."""
-    monkeypatch.setattr("socket.gethostname", lambda: "node7")
+    here = os.uname_result(("Linux", "node7", "6", "1", "x86_64"))
+    monkeypatch.setattr("os.uname", lambda: here)
     monkeypatch.setattr("os.getpid", lambda: 42)
     monkeypatch.delenv("TURBO_PHYSAI_REPORT_DIR", raising=False)
     monkeypatch.setenv("TMPDIR", str(tmp_path))

@@ -8,7 +8,6 @@ from turbo_physai.config.optimization import (
     Trust,
     load,
 )
-from turbo_physai.config.runtime import RuntimeConfig, load_runtime, select_runtime
 from turbo_physai.config.selection import select
 
 __all__ = [
@@ -16,10 +15,7 @@ __all__ = [
     "GroupEntry",
     "OptimizationConfig",
     "OptimizationConfigCatalog",
-    "RuntimeConfig",
     "Trust",
     "load",
-    "load_runtime",
     "select",
-    "select_runtime",
 ]

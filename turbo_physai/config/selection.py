@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from importlib.resources import files
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -68,8 +68,10 @@ def packaged(model: str) -> Path:
 
 def packaged_configs() -> dict[str, Path]:
     """The configs that ship with turbo_physai, by the name of their model."""
-    folder = Path(str(files("turbo_physai.model_configs")))
-    return {file.parent.name: file for file in sorted(folder.glob("*/optimization.yaml"))}
+    # Not importlib.resources, which takes long to import.
+    folder = Path(import_module("turbo_physai.model_configs").__path__[0])
+    files = (each / "optimization.yaml" for each in sorted(folder.iterdir()))
+    return {file.parent.name: file for file in files if file.is_file()}
 
 
 def existing(path: str | os.PathLike[str], source: str, kind: str) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -13,13 +12,12 @@ from turbo_physai.engine.import_state import is_lazy, is_reloading, is_unfinishe
 from turbo_physai.engine.loader import Events, watch
 from turbo_physai.errors import OptimizationRollbackError
 from turbo_physai.evidence import Check
+from turbo_physai.process.messages import warn
 
 if TYPE_CHECKING:
     from turbo_physai.engine.finder import WatchingFinder
     from turbo_physai.engine.modules import Modules
     from turbo_physai.engine.records import GroupRecord, MemberRecord, Records
-
-logger = logging.getLogger("turbo_physai")
 
 
 class Arrivals:
@@ -133,4 +131,4 @@ class Arrivals:
                 self._records.add_check(group, found)
         if new and self.has_started:
             ids = ", ".join(group.id for group in new)
-            logger.warning("turbo_physai: %s: %s (Groups: %s)", subject, reason, ids)
+            warn(f"{subject}: {reason} (Groups: {ids})")

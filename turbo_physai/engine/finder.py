@@ -46,12 +46,19 @@ class WatchingFinder:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if not self.is_first:
+        # Inline and first, because every import of anything comes past here.
+        finders = sys.meta_path
+        if not finders or finders[0] is not self:
             self.return_to_front()
             self._engine.displaced(fullname)
+        return self._find_watched(fullname, path, target) if fullname in self._watched else None
+
+    def _find_watched(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None
+    ) -> ModuleSpec | None:
         # Other hooks (wrapt's, for one) start a new search through the whole of sys.meta_path from
         # within their find_spec. Answering that inner search too would arm one module twice.
-        if fullname not in self._watched or self._is_searching(fullname):
+        if self._is_searching(fullname):
             return None
         spec = self._ask_the_others(fullname, path, target)
         # A `target` is given by importlib.reload alone.
@@ -65,7 +72,7 @@ class WatchingFinder:
     def _is_searching(self, fullname: str) -> bool:
         """Whether this thread is in a search for `fullname` already: its stack tells, which unlike
         a note of ours no interrupt can leave behind."""
-        own = type(self).find_spec.__code__
+        own = type(self)._find_watched.__code__
         frame = sys._getframe(1).f_back
         while frame is not None:
             if frame.f_code is own and frame.f_locals.get("fullname") == fullname:
@@ -103,10 +110,6 @@ class WatchingFinder:
         self._overtaken += ahead
         # The old entry stays. Somebody may be walking through the list, and would pass us by.
         sys.meta_path.insert(0, self)
-
-    @property
-    def is_first(self) -> bool:
-        return bool(sys.meta_path) and sys.meta_path[0] is self
 
     @property
     def is_removed(self) -> bool:

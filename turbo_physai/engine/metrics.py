@@ -5,7 +5,6 @@ They are set in the middle of a training step, so nothing here raises into the m
 
 from __future__ import annotations
 
-import logging
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 
 _NAMES: Final = 100
 _WARNINGS: Final = 100
-
-logger = logging.getLogger("turbo_physai")
 
 
 class Metrics(Protocol):
@@ -85,6 +82,9 @@ def _quietly() -> Iterator[None]:
     try:
         yield
     except Exception:
+        import logging
+
+        logger = logging.getLogger("turbo_physai")
         logger.debug("turbo_physai: metrics were not saved", exc_info=True)
 
 

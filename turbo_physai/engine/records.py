@@ -4,7 +4,6 @@ reads."""
 from __future__ import annotations
 
 import threading
-import traceback
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -88,6 +87,8 @@ class Failure:
 
     @classmethod
     def of(cls, error: BaseException) -> Failure:
+        import traceback
+
         lines = "".join(traceback.format_exception(error))
         return cls(type(error).__name__, text(error), lines)
 

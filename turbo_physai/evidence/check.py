@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
-
-import attrs
+from typing import Any, Final, Literal, NamedTuple
 
 Outcome = Literal["pass", "warning", "fail", "unknown", "not_applicable"]
 
@@ -17,8 +15,7 @@ OVERRIDABLE: Final = HASHES | {"dirty", "dependency"}
 LIVE: Final = frozenset({"target", "replacement", "runtime_condition", *HASHES})
 
 
-@attrs.frozen
-class Check:
+class Check(NamedTuple):
     """The answer to one question.
 
     Attributes:
@@ -56,4 +53,4 @@ class Check:
         return f"{self.name}{subject}: {text or self.outcome}"
 
     def to_dict(self) -> dict[str, Any]:
-        return {**attrs.asdict(self), "overridable": self.overridable}
+        return {**self._asdict(), "overridable": self.overridable}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 
@@ -12,8 +12,7 @@ from turbo_physai.evidence.repository import Repository
 from turbo_physai.evidence.surroundings import backend
 
 
-@attrs.frozen
-class CompatibilityContext:
+class CompatibilityContext(NamedTuple):
     """What is known where a Group is about to be applied.
 
     Attributes:
@@ -34,8 +33,7 @@ class CompatibilityContext:
         return version(distribution)
 
 
-@attrs.frozen
-class CompatibilityResult:
+class CompatibilityResult(NamedTuple):
     """The answer of a `compatibility_check`.
 
     Attributes:

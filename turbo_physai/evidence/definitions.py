@@ -5,9 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Final
-
-import attrs
+from typing import Final, NamedTuple
 
 from turbo_physai.evidence.quiet import parse
 
@@ -16,8 +14,7 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _ACCESSORS: Final = ("getter", "setter", "deleter")
 
 
-@attrs.frozen
-class Definition:
+class Definition(NamedTuple):
     """A class or function definition.
 
     Attributes:
@@ -38,16 +35,14 @@ class Definition:
         return any(node.decorator_list for node in self.nodes)
 
 
-@attrs.frozen
-class Reexport:
+class Reexport(NamedTuple):
     """The name was imported: its definition is the object `name` in `module`."""
 
     module: str
     name: str
 
 
-@attrs.frozen
-class Unknown:
+class Unknown(NamedTuple):
     """The source does not tell; `reason` says why not.
 
     `is_located` is False where the module that holds the definition was not found yet, so that
@@ -58,8 +53,7 @@ class Unknown:
     is_located: bool = True
 
 
-@attrs.frozen
-class Missing:
+class Missing(NamedTuple):
     """There is no such name; `reason` says where."""
 
     reason: str
@@ -68,8 +62,7 @@ class Missing:
 Found = Definition | Reexport | Unknown | Missing
 
 
-@attrs.frozen
-class _Binding:
+class _Binding(NamedTuple):
     """A statement that gives a name a value, and whether it is certain to run."""
 
     node: ast.stmt | ast.alias

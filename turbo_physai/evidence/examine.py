@@ -6,8 +6,7 @@ import ast
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from inspect import Signature
-
-import attrs
+from typing import NamedTuple
 
 from turbo_physai.config import Trust
 from turbo_physai.declarations import Replacement
@@ -19,8 +18,7 @@ from turbo_physai.evidence.definitions import Definition, Missing, Reexport, Unk
 _FOLLOWED = 8  # re-exports in a row; more is a circle
 
 
-@attrs.frozen
-class Source:
+class Source(NamedTuple):
     """What the source says about one object path.
 
     Attributes:
@@ -121,7 +119,7 @@ def confirmed(declared: Replacement, trust: Trust) -> Iterator[Check]:
         if check.name in HASHES and check.outcome == "unknown":
             yield _not_compared(check.name, check.subject, check.expected, check.reason)
         elif check.leaves_open:
-            yield attrs.evolve(check, outcome="pass", actual="found when it was imported")
+            yield check._replace(outcome="pass", actual="found when it was imported")
         else:
             yield check
 

@@ -6,7 +6,7 @@ import pkgutil
 from collections.abc import Collection, Iterable, Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import attrs
 
@@ -19,8 +19,7 @@ from turbo_physai.evidence.repository import Repositories
 _INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 
 
-@attrs.frozen
-class Evidence:
+class Evidence(NamedTuple):
     """What was found out for the config as a whole, and for one Group."""
 
     config: list[Check]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import hashlib
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -15,22 +14,28 @@ _SILENT = frozenset({"ctx", "kind", "type_comment"})
 def source_hash(segments: Sequence[str]) -> str:
     """``source-v1``: the lines of a definition, decorators included, without common indentation."""
     text = "\n".join(textwrap.dedent(segment).rstrip() for segment in segments)
-    return f"source-v1:{_sha256(text)}"
+    return f"source-v1:{_sha256(_encoded(text))}"
 
 
 def ast_hash(nodes: Sequence[ast.AST]) -> str:
     """``ast-v1``: the syntax tree of a definition; formatting and comments do not matter. The same
     in every supported Python version."""
-    return f"ast-v1:{_sha256(' '.join(map(_dump, nodes)))}"
+    return f"ast-v1:{_sha256(_encoded(' '.join(map(_dump, nodes))))}"
 
 
 def artifact_hash(content: bytes) -> str:
     """``artifact-v1``: the bytes of a file, for modules that have no source."""
-    return f"artifact-v1:{hashlib.sha256(content).hexdigest()}"
+    return f"artifact-v1:{_sha256(content)}"
 
 
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+def _sha256(content: bytes) -> str:
+    import hashlib  # it loads OpenSSL, which only configs that state hashes need
+
+    return hashlib.sha256(content).hexdigest()
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _dump(value: Any) -> str:

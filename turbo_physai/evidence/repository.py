@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from functools import cached_property
 from pathlib import Path
 
@@ -65,6 +64,8 @@ class Repositories:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
+    import subprocess
+
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), *arguments],

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
 from turbo_physai.config import Compatibility
 from turbo_physai.evidence.check import Check
 from turbo_physai.evidence.packages import version
@@ -41,6 +39,8 @@ def _dependency(distribution: str, specifier: str) -> Check:
     actual = version(distribution)
     if actual is None:
         return Check("dependency", "unknown", distribution, specifier, "not installed")
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # few configs state any
+
     try:
         fits = SpecifierSet(specifier).contains(actual, prereleases=True)
     except InvalidSpecifier:

@@ -59,10 +59,9 @@ def _activate(command: Command) -> None:
     if command.is_launcher:
         return
     from turbo_physai import api
-    from turbo_physai.launch.placement import Placement
 
     if not command.is_worker:  # a worker has inherited where it runs
-        Placement.of(os.environ).bind()
+        _bind_to_placement()
     with program_folders(_folder_of(command)):
         api.activate()
 
@@ -92,14 +91,26 @@ def activate_for(program: Program) -> None:
         TurboPhysAIError: the configuration is wrong.
     """
     from turbo_physai import api
-    from turbo_physai.launch.placement import Placement
 
     with program_folders(sys.path[0]):
         if program.is_launcher:
             api.validate()
         else:
-            Placement.of(os.environ).bind()
+            _bind_to_placement()
             api.activate()
+
+
+def is_placement_stated() -> bool:
+    """Whether a launcher has stated where the ranks of this machine run."""
+    stated = (settings.NUMA, settings.RANK_AFFINITY, settings.RANK_NUMA)
+    return any(setting.text() is not None for setting in stated)
+
+
+def _bind_to_placement() -> None:
+    if is_placement_stated():
+        from turbo_physai.launch.placement import Placement
+
+        Placement.of(os.environ).bind()
 
 
 @contextlib.contextmanager

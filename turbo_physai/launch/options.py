@@ -1,17 +1,13 @@
-"""What both launchers can be told, and the environment that tells it to every process below.
-
-The annotations describe the options on the command line; `Options` holds what was given.
-"""
+"""What both launchers can be told, and the environment that tells it to every process below."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import MutableMapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Final
 
 import attrs
-import typer
 
 from turbo_physai.config import select
 from turbo_physai.process import ranks, settings
@@ -21,44 +17,10 @@ from turbo_physai.process.variables import absolute, make_paths_absolute
 BOOTSTRAP: Final = str(Path(__file__).parent / "bootstrap")
 
 
-def _option(setting: Setting) -> Any:
-    name, _, metavar = setting.option.partition(" ")
-    return typer.Option(name, metavar=metavar or None, help=setting.help)
+MODEL: Final = Setting("", "text", "Use the packaged config of a model.", "--model NAME")
 
-
-Model = Annotated[
-    str | None, typer.Option("--model", metavar="NAME", help="Use the packaged config of a model.")
-]
-OptimizationConfigFile = Annotated[str | None, _option(settings.OPTIMIZATION_CONFIG)]
-RuntimeConfigFile = Annotated[str | None, _option(settings.RUNTIME_CONFIG)]
-ForceGroups = Annotated[list[str] | None, _option(settings.FORCE_GROUPS)]
-DisableGroups = Annotated[list[str] | None, _option(settings.DISABLE_GROUPS)]
-LogReport = Annotated[bool, _option(settings.LOG_REPORT)]
-ReportDir = Annotated[str | None, _option(settings.REPORT_DIR)]
-RunId = Annotated[str | None, _option(settings.RUN_ID)]
-StrictMode = Annotated[bool, _option(settings.STRICT)]
-Off = Annotated[bool, _option(settings.DISABLE)]
-
-SetVariables = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set a variable.")
-]
-RankAffinity = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set-rank-affinity", metavar="RANK=CPUS", help="Bind a local rank to CPUs: 0=0-7,16."
-    ),
-]
-RankNuma = Annotated[
-    list[str] | None,
-    typer.Option("--set-rank-numa", metavar="RANK=NODE", help="Bind a local rank to a NUMA node."),
-]
-Numa = Annotated[
-    bool | None,
-    typer.Option(
-        "--enable-numa/--disable-numa",
-        help="Bind each local rank to the NUMA node of its GPU, whatever the RuntimeConfig says.",
-    ),
-]
+# The options that both launchers have.
+SHARED: Final = (MODEL, *(setting for setting in settings.ALL if setting.option))
 
 
 @attrs.frozen

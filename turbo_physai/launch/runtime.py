@@ -8,8 +8,7 @@ from typing import TypeVar
 
 import attrs
 
-from turbo_physai.config import load_runtime, select_runtime
-from turbo_physai.config.runtime import is_variable_name
+from turbo_physai.config.runtime import is_variable_name, load_runtime, select_runtime
 from turbo_physai.errors import Fault, OptimizationConfigError
 from turbo_physai.launch import topology
 from turbo_physai.launch.placement import Placement

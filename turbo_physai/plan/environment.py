@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
-import socket
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,12 +18,23 @@ PACKAGES: Final = ("turbo_physai", "torch", "triton")
 def snapshot(packages: Iterable[str] = ()) -> dict[str, Any]:
     """Versions, platform and process; `packages` are distributions to look up besides our own."""
     return {
-        "python": platform.python_version(),
+        "python": sys.version.split()[0],
         "executable": sys.executable,
-        "platform": platform.platform(),
-        "host": socket.gethostname(),
+        "platform": _platform(),
+        "host": os.uname().nodename,
         "pid": os.getpid(),
         "directory": working_directory(),
         "arguments": list(getattr(sys, "argv", ())),
         "packages": {name: version(name) for name in dict.fromkeys((*PACKAGES, *packages))},
     }
+
+
+def _platform() -> str:
+    """What `platform.platform` says of a Linux, which reads the interpreter's file for it."""
+    system = os.uname()
+    try:
+        library = os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (AttributeError, OSError, ValueError):  # not of GNU
+        library = ""
+    parts = (system.sysname, system.release, system.machine, library and f"with-{library}")
+    return "-".join(filter(None, parts)).replace(" ", "")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
 from turbo_physai.errors import Fault, OptimizationConfigError
 
 if TYPE_CHECKING:
@@ -29,7 +27,7 @@ def in_order(entries: Sequence[GroupEntry], registry: Registry) -> list[GroupEnt
 
     def fault(entry: GroupEntry, found: str, accepted: str) -> None:
         at = entry.fault("id", found, accepted)
-        faults.append(attrs.evolve(at, key=f"depends_on of {entry.id}"))
+        faults.append(at._replace(key=f"depends_on of {entry.id}"))
 
     def visit(entry: GroupEntry, above: tuple[str, ...]) -> None:
         declared = registry[entry.id]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import attrs
 
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 Decision = Literal["apply", "skip", "block", "unknown"]
 
 
-@attrs.frozen
-class Conflict:
+class Conflict(NamedTuple):
     """Two Groups that claim one target; the later one is blocked."""
 
     target: str
@@ -202,6 +201,6 @@ class PreparedExecution:
             "environment": dict(self.environment),
             "checks": [check.to_dict() for check in self.checks],
             "order": list(self.order),
-            "conflicts": [attrs.asdict(conflict) for conflict in self.conflicts],
+            "conflicts": [conflict._asdict() for conflict in self.conflicts],
             "groups": {id_: group.to_dict() for id_, group in self.groups.items()},
         }

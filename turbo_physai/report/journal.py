@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -47,7 +46,7 @@ class Journal:
         """The journal in the folder that the variable TURBO_PHYSAI_REPORT_DIR names; else in one
         for this user and run in the system's temporary folder."""
         # The run is part of the name: a container that starts again has its host and pid once more.
-        name = PATTERN.replace("*", f"{run_id}-{socket.gethostname()}-{os.getpid()}")
+        name = PATTERN.replace("*", f"{run_id}-{os.uname().nodename}-{os.getpid()}")
         named = settings.REPORT_DIR.text()
         if named is not None:
             return cls(Path(absolute(named), name))

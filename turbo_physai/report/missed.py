@@ -7,11 +7,11 @@ asked. Only processes that leave a report do: their workers and helpers are sile
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from turbo_physai.engine.records import GroupState, MemberState
+from turbo_physai.process.messages import warn
 
 if TYPE_CHECKING:
     from turbo_physai.engine.records import GroupRecord
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 # Nothing is certain of these yet, or nothing was wanted.
 _NOT_MISSED: Final = (GroupState.PENDING, GroupState.SKIPPED)
-
-logger = logging.getLogger("turbo_physai")
 
 
 def shortfall(group: GroupRecord) -> str:
@@ -88,7 +86,7 @@ class MissedWarnings:
         for id_, why in new.items():
             # A handler of the program's that raises must not break the import that runs now.
             with contextlib.suppress(Exception):
-                logger.warning(f"turbo_physai: the Group {id_} is {why}. {self._advice(id_)}")
+                warn(f"the Group {id_} is {why}. {self._advice(id_)}")
 
     def end(self, close: Callable[[], None]) -> None:
         """For `atexit`: `close` settles the report."""

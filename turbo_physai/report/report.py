@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import time
 from collections import Counter
 from datetime import datetime, timezone
@@ -32,8 +30,6 @@ IDLE: Final = (GroupState.PENDING, GroupState.SKIPPED, GroupState.NOT_STARTED)
 
 # Seconds after which the journal is written although an import is under way.
 _PATIENCE: Final = 1.0
-
-logger = logging.getLogger("turbo_physai")
 
 
 class Observer(Protocol):
@@ -201,10 +197,14 @@ class OptimizationReport:
         try:
             callback(self)
         except Exception:
-            logger.exception("turbo_physai: a callback of on_final failed")
+            from logging import getLogger
+
+            getLogger("turbo_physai").exception("turbo_physai: a callback of on_final failed")
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data; `schema_version` tells its layout."""
+        import json
+
         with self.lock:
             made: dict[str, Any] = json.loads(self._text())
         return made

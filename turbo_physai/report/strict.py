@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from typing import TYPE_CHECKING, Final
 
 from turbo_physai.engine.records import GroupState
+from turbo_physai.process.messages import has_logging
 from turbo_physai.report.missed import Missed
 
 if TYPE_CHECKING:
@@ -52,7 +52,10 @@ class Strict:
         self._say()
         if getattr(sys, "last_value", None) is None:
             # Nothing but _exit can change the code now, so what would still follow is done here.
-            logging.shutdown()
+            if has_logging():
+                import logging
+
+                logging.shutdown()
             for stream in (sys.stdout, sys.stderr):
                 if stream is not None:
                     stream.flush()

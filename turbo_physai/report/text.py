@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from typing import TYPE_CHECKING, Any
 
 from turbo_physai.engine.records import GroupState, MemberState
+from turbo_physai.process.messages import has_logging, print_error
 from turbo_physai.process.ranks import rank
 
 if TYPE_CHECKING:
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from turbo_physai.engine.records import GroupRecord, MemberRecord
     from turbo_physai.report.readable import Readable
 
-logger = logging.getLogger("turbo_physai")
-
 
 def log(report: Readable) -> None:
     """Sends the report to the logger ``turbo_physai``: rank 0 the whole, other ranks one line.
@@ -24,6 +22,12 @@ def log(report: Readable) -> None:
     if not report.leaves_journal:
         return
     text = render(report) if rank() == 0 else f"turbo_physai: rank {rank()}: {one_line(report)}"
+    if not has_logging():
+        print_error(text)
+        return
+    import logging
+
+    logger = logging.getLogger("turbo_physai")
     if logger.hasHandlers() and logger.isEnabledFor(logging.INFO):
         logger.info("%s", text)
         return

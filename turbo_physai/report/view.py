@@ -60,7 +60,7 @@ class View:
                     "environment": fixed["environment"],
                     "checks": _json([check.to_dict() for check in prepared.checks]),
                     "order": _json(prepared.order),
-                    "conflicts": _json([attrs.asdict(each) for each in prepared.conflicts]),
+                    "conflicts": _json([each._asdict() for each in prepared.conflicts]),
                     "groups": _joined(prepared for _, prepared, _ in groups),
                 }
             ),
