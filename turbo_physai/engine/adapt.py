@@ -137,7 +137,7 @@ def as_method(function: Any, cls: type, name: str) -> Any:
 
 def name_like(new: Any, original: Any) -> Any:
     """Gives a function or class that a factory made inside itself the name of the original, so that
-    it can be pickled by that name, and so that its signature and documentation can be found."""
+    it can be pickled by that name, and its documentation."""
     function, source = inner(new), inner(original)
     if not isinstance(function, (FunctionType, type)) or function is source:
         return new
@@ -146,19 +146,39 @@ def name_like(new: Any, original: Any) -> Any:
             setattr(function, attribute, getattr(source, attribute))
         if function.__doc__ is None:
             function.__doc__ = source.__doc__
-        if isinstance(function, FunctionType):
-            function.__dict__.setdefault("__wrapped__", source)
-    _forget_compiler(function, source)
+    _unlink(function, source)
     return new
 
 
-def _forget_compiler(function: Any, source: Any) -> None:
-    """Takes away marks that `functools.wraps` copied: they tell compilers of the original, and in
-    a wrapper make them call it past that."""
-    marks = vars(function) if vars(function).get("__wrapped__") is source else {}
-    for key in list(marks):
-        if key.startswith("_torchdynamo_") or key == "get_compiler_config":
-            delattr(function, key)
+def _unlink(function: Any, source: Any) -> None:
+    """Removes what `functools.wraps` has set on a wrapper of `source` and compilers follow.
+
+    `torch.jit.script`, like `inspect.getsource`, reads the source behind `__wrapped__`: it would
+    compile the original and pass the wrapper by. The copied marks of other compilers do the same.
+    """
+    each = function
+    while isinstance(each, FunctionType) and "__wrapped__" in vars(each):
+        wrapped = vars(each)["__wrapped__"]
+        if wrapped is source:
+            for key in list(vars(each)):
+                is_mark = key.startswith("_torchdynamo_") or key == "get_compiler_config"
+                if is_mark or key == "__wrapped__":
+                    delattr(each, key)
+            return
+        each = wrapped
+
+
+def show_signature(new: Any, original: Any) -> None:
+    """Has `inspect.signature` show the original's signature for a wrapper that takes any arguments
+    and has the original's name. Called last: the wrapper's own signature is checked before."""
+    function, source = inner(new), inner(original)
+    function = function.__func__ if isinstance(function, MethodType) else function
+    if not isinstance(function, FunctionType) or function is source:
+        return
+    is_named_like = function.__qualname__ == getattr(source, "__qualname__", None)
+    shown = signatures.shown(source)
+    if is_named_like and shown is not None and signatures.is_open(function):
+        function.__dict__.setdefault("__signature__", shown)
 
 
 def choose(condition: Callable[..., Any], new: Any, original: Any, name: str) -> Any:
@@ -181,5 +201,5 @@ def choose(condition: Callable[..., Any], new: Any, original: Any, name: str) ->
             return run_original(*args, **kwargs)
         raise TypeError(f"the runtime_condition {name} returns True or False, found {answer!r}")
 
-    _forget_compiler(chosen, run_original)
+    _unlink(chosen, run_original)
     return chosen

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 
 from turbo_physai.declarations import ObjectPath, Replacement
-from turbo_physai.engine.adapt import adapt, choose, inner, name_like
+from turbo_physai.engine.adapt import adapt, choose, inner, name_like, show_signature
 from turbo_physai.engine.objects import as_callable, call, load
 from turbo_physai.engine.slot import Slot, TargetError
 from turbo_physai.engine.transaction import Transaction
@@ -63,9 +63,12 @@ def make(declared: Replacement, slot: Slot, options: Any) -> Exchange:
                 "a function of the call's arguments that returns True or False"
             )
         new = choose(condition, new, old, declared.runtime_condition)
-    backend = None if declared.backend is None else _backend(declared.backend)
+    new = adapt(slot, old, new)
     keeps_old = declared.kind == "wrap" or declared.runtime_condition is not None
-    return Exchange(old, adapt(slot, old, new), author, backend, slot.is_inherited, keeps_old)
+    if keeps_old:
+        show_signature(new, old)
+    backend = None if declared.backend is None else _backend(declared.backend)
+    return Exchange(old, new, author, backend, slot.is_inherited, keeps_old)
 
 
 def _backend(path: ObjectPath) -> BackendResult:

@@ -41,6 +41,22 @@ def of_object(obj: Any) -> Signature | None:
         return None
 
 
+def shown(obj: Any) -> Signature | None:
+    """The signature that `inspect.signature` shows, looking through decorators; None if none."""
+    try:
+        return inspect.signature(obj)
+    except (TypeError, ValueError):
+        return None
+
+
+def is_open(obj: Any) -> bool:
+    """Whether it takes ``*args`` or ``**kwargs``, which hide what it is meant to be called with."""
+    own = of_object(obj)
+    return own is not None and any(
+        p.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD) for p in own.parameters.values()
+    )
+
+
 def contract(obj: Any) -> Signature | None:
     """The calls that an original is meant to take: where a decorator hides them behind ``*args``
     and ``**kwargs``, those of what it decorates."""
