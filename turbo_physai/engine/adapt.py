@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from functools import cached_property, partialmethod, wraps
 from types import CellType, FunctionType, MethodType
 from typing import Any
+
+import attrs
 
 from turbo_physai.engine.slot import Slot, TargetError
 from turbo_physai.evidence import signatures
@@ -181,9 +184,29 @@ def show_signature(new: Any, original: Any) -> None:
         function.__dict__.setdefault("__signature__", shown)
 
 
-def choose(condition: Callable[..., Any], new: Any, original: Any, name: str) -> Any:
+@attrs.define(eq=False)
+class Branches:
+    """How many calls a runtime_condition has sent each way; a count that threads lose is lost.
+
+    Calls inside `torch.compile` are not counted: code that is compiled runs no Python.
+    """
+
+    replacement: int = 0
+    original: int = 0
+
+
+def _is_compiling() -> bool:
+    torch = sys.modules.get("torch")
+    # It lacks the name while it is being imported.
+    compiler = getattr(torch, "compiler", None)
+    return compiler is not None and bool(compiler.is_compiling())
+
+
+def choose(
+    condition: Callable[..., Any], new: Any, original: Any, name: str, branches: Branches
+) -> Any:
     """A function that runs `new` where `condition` says True of the call's arguments, and
-    `original` where it says False.
+    `original` where it says False; `branches` counts the calls.
 
     Only the choice is made here: what the chosen one raises is the caller's, and is never answered
     by running the other one.
@@ -191,13 +214,20 @@ def choose(condition: Callable[..., Any], new: Any, original: Any, name: str) ->
     run_new, run_original = inner(new), inner(original)
     if not callable(run_original) or isinstance(run_original, type):
         raise TargetError("a runtime_condition needs a function or method to decide about")
+    torch = sys.modules.get("torch")
+    is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", _is_compiling)
 
     @wraps(run_original)
     def chosen(*args: Any, **kwargs: Any) -> Any:
         answer = condition(*args, **kwargs)
         if answer is True:
+            # A counter that is traced would be guarded by its value: a compilation a call.
+            if not is_compiling():
+                branches.replacement += 1
             return run_new(*args, **kwargs)
         if answer is False:
+            if not is_compiling():
+                branches.original += 1
             return run_original(*args, **kwargs)
         raise TypeError(f"the runtime_condition {name} returns True or False, found {answer!r}")
 

@@ -82,6 +82,9 @@ def _member(member: MemberRecord) -> Iterator[str]:
         yield f"    - {before}{by}{member.replacement}"
     if member.backend is not None:
         yield f"    - backend: {member.backend}"
+    if member.branches is not None:
+        new, original = member.branches
+        yield f"    - calls: {new} on the replacement, {original} on the original (runtime_condition)"
     for name, value in member.metrics.items():
         yield f"    - {name}: {_plainly(value)}"
     if member.captured:
