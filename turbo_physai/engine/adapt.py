@@ -61,11 +61,14 @@ def adapt(slot: Slot, original: Any, new: Any) -> Any:
 
 def _refuse_kind(slot: Slot, original: Any, wanted: str, new: Any, found: str) -> None:
     if slot.in_class and inspect.ismemberdescriptor(original):
-        raise TargetError(f"{slot.name!r} is a slot of the instances, which cannot be replaced")
+        raise TargetError(
+            f"{slot.name!r} is an entry of __slots__, which holds each instance's value and cannot "
+            "be replaced; declare a method or property of the class"
+        )
     if slot.in_class and _is_type_slot(slot, original):
         raise TargetError(
-            f"{slot.name!r} is a special method of a type written in C: "
-            "changing it cannot be taken back"
+            f"{slot.name!r} is a special method of a type written in C: changing it cannot be "
+            "taken back; declare a function that calls it"
         )
     callables = ("function", "method", "staticmethod", "classmethod")
     accepted = {
@@ -79,9 +82,14 @@ def _refuse_kind(slot: Slot, original: Any, wanted: str, new: Any, found: str) -
         "value": (found,),
     }[wanted]
     if found not in accepted:
-        raise TargetError(f"the target is a {wanted}, the replacement a {found}")
+        raise TargetError(
+            f"the target is a {wanted}, the replacement a {found}; accepted: {', '.join(accepted)}"
+        )
     if wanted == "method" and not hasattr(new, "__get__") and hasattr(original, "__get__"):
-        raise TargetError(f"a {type(new).__qualname__} would not be bound to its instance")
+        raise TargetError(
+            f"the target is a method, the replacement a {type(new).__qualname__}, which is not "
+            "bound to an instance; accepted: a function that takes `self` first"
+        )
 
 
 def _is_type_slot(slot: Slot, original: Any) -> bool:
@@ -97,7 +105,7 @@ def _refuse_signature(original: Any, new: Any, *, method: bool) -> None:
     reason = signatures.mismatch(theirs, ours, method=method)
     if reason is not None:
         raise TargetError(
-            f"the replacement {reason}: its signature {ours} does not take every call of {theirs}"
+            f"the replacement {reason}. Its signature is {ours}, that of the original {theirs}"
         )
 
 
@@ -213,7 +221,10 @@ def choose(
     """
     run_new, run_original = inner(new), inner(original)
     if not callable(run_original) or isinstance(run_original, type):
-        raise TargetError("a runtime_condition needs a function or method to decide about")
+        raise TargetError(
+            f"a runtime_condition needs a function or method as its target, found "
+            f"{run_original!r}; declare one of its methods instead"
+        )
     torch = sys.modules.get("torch")
     is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", _is_compiling)
 

@@ -84,7 +84,8 @@ def _member(member: MemberRecord) -> Iterator[str]:
         yield f"    - backend: {member.backend}"
     if member.branches is not None:
         new, original = member.branches
-        yield f"    - calls: {new} on the replacement, {original} on the original (runtime_condition)"
+        calls = f"{new} on the replacement, {original} on the original"
+        yield f"    - calls: {calls} (runtime_condition)"
     for name, value in member.metrics.items():
         yield f"    - {name}: {_plainly(value)}"
     if member.captured:
