@@ -49,7 +49,7 @@ def test_check_says_no_where_apply_would(model):
     model.run("""
         prepared = check()
         assert prepared.groups["g"].decision == "block"
-        assert "the replacement calls 'x' 'y'" in prepared.groups["g"].reason
+        assert "the replacement names parameter 1 `y`" in prepared.groups["g"].reason
         report = apply()
         import model.ops
         assert state(report) == "blocked" and state(report, "h") == "not_started"

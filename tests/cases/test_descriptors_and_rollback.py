@@ -183,7 +183,7 @@ def test_b34_an_inherited_attribute_is_absent_again_in_the_child(model):
 
 
 WRONG = {
-    "a slot of the instances": ("m.C.slot", "fast.method", "a slot of the instances"),
+    "an entry of __slots__": ("m.C.slot", "fast.method", "an entry of __slots__"),
     "a class for a method": ("m.C.method", "fast.Fast", "found class"),
     "a property for a method": ("m.C.method", "fast.Fast.value", "property"),
     "a value for a partialmethod": ("m.C.partial", "fast.functools", "the replacement a value"),

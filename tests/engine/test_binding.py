@@ -238,7 +238,11 @@ WRONG = {
         "fast.function",
         "expected class, found function",
     ),
-    "a signature that lacks an argument": ("model.ops.function", "fast.value", "calls 'x' 'self'"),
+    "a signature that lacks an argument": (
+        "model.ops.function",
+        "fast.value",
+        "names parameter 1 `self`",
+    ),
     "a target that is missing": ("model.ops.nothing", "fast.function", "no 'nothing'"),
     "a method that is missing": ("model.ops.Base.nothing", "fast.method", "no 'nothing'"),
     "a replacement that is missing": ("model.ops.function", "fast.nothing", "no 'nothing'"),

@@ -1,5 +1,7 @@
 """A predicate decides, call by call, whether the replacement or the original runs."""
 
+import json
+
 import pytest
 
 MODEL = """
@@ -125,4 +127,98 @@ def test_a_class_has_no_call_to_decide_about(model):
         import m
         assert m.C().method(1) == ("old", 1) and state(report) == "blocked"
         assert "runtime_condition needs a function" in report.execution["g"].reason
+    """)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_report_counts_the_calls_that_went_each_way(model, target):
+    """They are current whenever a report is asked for, and in the journal when the process ends."""
+    kind, replacement, call = TARGETS[target]
+    model.declare(f"""
+        group('g', {kind}('{target}', 'fast.{replacement}', runtime_condition='fast.positive'),
+                   wrap('m.C', 'fast.same'))
+    """)
+    model.write({"fast.py": FAST + "    def same(original, options):\n        return original\n"})
+    model.run(f"""
+        report = apply()
+        import m
+        call = {call}
+        def counted():
+            counted, other = report.to_dict()["execution"]["g"]["members"]
+            assert other["branches"] is None
+            return counted["branches"]
+        assert counted() == {{"replacement": 0, "original": 0}}
+        assert [call(x)[0] for x in (-1, -2, -3, 1)] == ["old", "old", "old", "new"]
+        assert counted() == {{"replacement": 1, "original": 3}}
+        assert call(x=2) == ("new", 2)
+        assert counted() == {{"replacement": 2, "original": 3}}
+        line = "- calls: 2 on the replacement, 3 on the original (runtime_condition)"
+        assert line in str(report), str(report)
+        call(3)
+    """)
+    (journal,) = model.path.glob("reports/**/*.json")
+    group = json.loads(journal.read_text())["execution"]["g"]
+    assert group["members"][0]["branches"] == {"replacement": 3, "original": 3}
+    assert group["warnings"] == []
+
+
+@pytest.mark.parametrize(("calls", "warns"), [("-1, -2", True), ("-1, 1", False), ("", False)])
+def test_a_group_whose_every_call_went_to_the_original_warns_at_the_end(model, calls, warns):
+    model.declare("""
+        group('g', replace('m.function', 'fast.function', runtime_condition='fast.positive'))
+    """)
+    model.run(f"""
+        apply()
+        import m
+        for x in [{calls}]:
+            m.function(x)
+    """)
+    (journal,) = model.path.glob("reports/**/*.json")
+    warnings = json.loads(journal.read_text())["execution"]["g"]["warnings"]
+    assert len(warnings) == warns
+    assert not warns or "sent every call (2) to the original" in warnings[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("torch_first", [True, False])
+def test_counting_costs_a_compiled_function_neither_a_graph_break_nor_a_compilation(
+    model, torch_first
+):
+    pytest.importorskip("torch")
+    model.write(
+        {
+            "m.py": "def function(x):\n    return x + 1\n",
+            "fast.py": """
+                def function(x):
+                    return x * 2
+                def is_vector(x):
+                    return x.dim() == 1
+            """,
+        }
+    )
+    model.declare("""
+        group('g', replace('m.function', 'fast.function', runtime_condition='fast.is_vector'))
+    """)
+    model.run(f"""
+        if {torch_first}:
+            import torch
+        report = apply()
+        import m
+        import torch
+        compilations = []
+        def backend(graph, inputs):
+            compilations.append(graph)
+            return graph.forward
+        compiled = torch.compile(m.function, fullgraph=True, backend=backend)
+        vector, matrix = torch.ones(3), torch.ones(2, 3)
+        for i in range(5):
+            assert torch.equal(compiled(vector), vector * 2)
+            m.function(vector)  # changes the count between the calls of the compiled function
+        assert len(compilations) == 1
+        for i in range(5):
+            assert torch.equal(compiled(matrix), matrix + 1)
+            m.function(matrix)
+        assert len(compilations) == 2
+        (member,) = report.execution["g"].members
+        assert member.branches == (5, 5)
     """)

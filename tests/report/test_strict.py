@@ -32,7 +32,7 @@ def test_a_run_in_which_all_is_applied_ends_as_it_does(strict):
 @pytest.mark.parametrize(
     ("kind", "replacement", "state", "reason"),
     [
-        ("replace", "def f(): pass\n", "blocked", "takes no 'a'"),
+        ("replace", "def f(): pass\n", "blocked", "has no parameter `a`"),
         ("wrap", "def f(original, options): raise KeyError('k')\n", "rolled_back", "KeyError: 'k'"),
     ],
 )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from functools import cached_property, partialmethod, wraps
 from types import CellType, FunctionType, MethodType
 from typing import Any
+
+import attrs
 
 from turbo_physai.engine.slot import Slot, TargetError
 from turbo_physai.evidence import signatures
@@ -58,11 +61,14 @@ def adapt(slot: Slot, original: Any, new: Any) -> Any:
 
 def _refuse_kind(slot: Slot, original: Any, wanted: str, new: Any, found: str) -> None:
     if slot.in_class and inspect.ismemberdescriptor(original):
-        raise TargetError(f"{slot.name!r} is a slot of the instances, which cannot be replaced")
+        raise TargetError(
+            f"{slot.name!r} is an entry of __slots__, which holds each instance's value and cannot "
+            "be replaced; declare a method or property of the class"
+        )
     if slot.in_class and _is_type_slot(slot, original):
         raise TargetError(
-            f"{slot.name!r} is a special method of a type written in C: "
-            "changing it cannot be taken back"
+            f"{slot.name!r} is a special method of a type written in C: changing it cannot be "
+            "taken back; declare a function that calls it"
         )
     callables = ("function", "method", "staticmethod", "classmethod")
     accepted = {
@@ -76,9 +82,14 @@ def _refuse_kind(slot: Slot, original: Any, wanted: str, new: Any, found: str) -
         "value": (found,),
     }[wanted]
     if found not in accepted:
-        raise TargetError(f"the target is a {wanted}, the replacement a {found}")
+        raise TargetError(
+            f"the target is a {wanted}, the replacement a {found}; accepted: {', '.join(accepted)}"
+        )
     if wanted == "method" and not hasattr(new, "__get__") and hasattr(original, "__get__"):
-        raise TargetError(f"a {type(new).__qualname__} would not be bound to its instance")
+        raise TargetError(
+            f"the target is a method, the replacement a {type(new).__qualname__}, which is not "
+            "bound to an instance; accepted: a function that takes `self` first"
+        )
 
 
 def _is_type_slot(slot: Slot, original: Any) -> bool:
@@ -94,7 +105,7 @@ def _refuse_signature(original: Any, new: Any, *, method: bool) -> None:
     reason = signatures.mismatch(theirs, ours, method=method)
     if reason is not None:
         raise TargetError(
-            f"the replacement {reason}: its signature {ours} does not take every call of {theirs}"
+            f"the replacement {reason}. Its signature is {ours}, that of the original {theirs}"
         )
 
 
@@ -137,7 +148,7 @@ def as_method(function: Any, cls: type, name: str) -> Any:
 
 def name_like(new: Any, original: Any) -> Any:
     """Gives a function or class that a factory made inside itself the name of the original, so that
-    it can be pickled by that name, and so that its signature and documentation can be found."""
+    it can be pickled by that name, and its documentation."""
     function, source = inner(new), inner(original)
     if not isinstance(function, (FunctionType, type)) or function is source:
         return new
@@ -146,40 +157,90 @@ def name_like(new: Any, original: Any) -> Any:
             setattr(function, attribute, getattr(source, attribute))
         if function.__doc__ is None:
             function.__doc__ = source.__doc__
-        if isinstance(function, FunctionType):
-            function.__dict__.setdefault("__wrapped__", source)
-    _forget_compiler(function, source)
+    _unlink(function, source)
     return new
 
 
-def _forget_compiler(function: Any, source: Any) -> None:
-    """Takes away marks that `functools.wraps` copied: they tell compilers of the original, and in
-    a wrapper make them call it past that."""
-    marks = vars(function) if vars(function).get("__wrapped__") is source else {}
-    for key in list(marks):
-        if key.startswith("_torchdynamo_") or key == "get_compiler_config":
-            delattr(function, key)
+def _unlink(function: Any, source: Any) -> None:
+    """Removes what `functools.wraps` has set on a wrapper of `source` and compilers follow.
+
+    `torch.jit.script`, like `inspect.getsource`, reads the source behind `__wrapped__`: it would
+    compile the original and pass the wrapper by. The copied marks of other compilers do the same.
+    """
+    each = function
+    while isinstance(each, FunctionType) and "__wrapped__" in vars(each):
+        wrapped = vars(each)["__wrapped__"]
+        if wrapped is source:
+            for key in list(vars(each)):
+                is_mark = key.startswith("_torchdynamo_") or key == "get_compiler_config"
+                if is_mark or key == "__wrapped__":
+                    delattr(each, key)
+            return
+        each = wrapped
 
 
-def choose(condition: Callable[..., Any], new: Any, original: Any, name: str) -> Any:
+def show_signature(new: Any, original: Any) -> None:
+    """Has `inspect.signature` show the original's signature for a wrapper that takes any arguments
+    and has the original's name. Called last: the wrapper's own signature is checked before."""
+    function, source = inner(new), inner(original)
+    function = function.__func__ if isinstance(function, MethodType) else function
+    if not isinstance(function, FunctionType) or function is source:
+        return
+    is_named_like = function.__qualname__ == getattr(source, "__qualname__", None)
+    shown = signatures.shown(source)
+    if is_named_like and shown is not None and signatures.is_open(function):
+        function.__dict__.setdefault("__signature__", shown)
+
+
+@attrs.define(eq=False)
+class Branches:
+    """How many calls a runtime_condition has sent each way; a count that threads lose is lost.
+
+    Calls inside `torch.compile` are not counted: code that is compiled runs no Python.
+    """
+
+    replacement: int = 0
+    original: int = 0
+
+
+def _is_compiling() -> bool:
+    torch = sys.modules.get("torch")
+    # It lacks the name while it is being imported.
+    compiler = getattr(torch, "compiler", None)
+    return compiler is not None and bool(compiler.is_compiling())
+
+
+def choose(
+    condition: Callable[..., Any], new: Any, original: Any, name: str, branches: Branches
+) -> Any:
     """A function that runs `new` where `condition` says True of the call's arguments, and
-    `original` where it says False.
+    `original` where it says False; `branches` counts the calls.
 
     Only the choice is made here: what the chosen one raises is the caller's, and is never answered
     by running the other one.
     """
     run_new, run_original = inner(new), inner(original)
     if not callable(run_original) or isinstance(run_original, type):
-        raise TargetError("a runtime_condition needs a function or method to decide about")
+        raise TargetError(
+            f"a runtime_condition needs a function or method as its target, found "
+            f"{run_original!r}; declare one of its methods instead"
+        )
+    torch = sys.modules.get("torch")
+    is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", _is_compiling)
 
     @wraps(run_original)
     def chosen(*args: Any, **kwargs: Any) -> Any:
         answer = condition(*args, **kwargs)
         if answer is True:
+            # A counter that is traced would be guarded by its value: a compilation a call.
+            if not is_compiling():
+                branches.replacement += 1
             return run_new(*args, **kwargs)
         if answer is False:
+            if not is_compiling():
+                branches.original += 1
             return run_original(*args, **kwargs)
         raise TypeError(f"the runtime_condition {name} returns True or False, found {answer!r}")
 
-    _forget_compiler(chosen, run_original)
+    _unlink(chosen, run_original)
     return chosen

@@ -50,7 +50,7 @@ def is_held_by_others(obj: Any, allowed: tuple[Any, ...]) -> bool:
     for each in allowed:
         if isinstance(each, FunctionType):
             ours.update(id(cell) for cell in each.__closure__ or ())
-            ours.add(id(vars(each)))  # functools.wraps keeps it there
+            ours.add(id(vars(each)))  # a factory may have kept it there
     return any(
         id(holder) not in ours
         and type(holder) is not FrameType

@@ -92,6 +92,7 @@ class Engine:
                     reason = why_unbound(group, self._modules, why_late)
                     self._transitions.abandon(group, reason)
                     self._transitions.abandon_dependents()
+            self._records.note_branches()
         self._listener.changed(settled=True)
 
     # Events, from the finder and from the loaders of watched modules.

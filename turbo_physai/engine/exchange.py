@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 
 from turbo_physai.declarations import ObjectPath, Replacement
-from turbo_physai.engine.adapt import adapt, choose, inner, name_like
+from turbo_physai.engine.adapt import Branches, adapt, choose, inner, name_like, show_signature
 from turbo_physai.engine.objects import as_callable, call, load
 from turbo_physai.engine.slot import Slot, TargetError
 from turbo_physai.engine.transaction import Transaction
@@ -21,7 +21,7 @@ class Exchange:
     `author` is what the declaration names: the replacement itself, or the factory that made it;
     `backend` what serves it in this process, where the declaration asks.
     `is_inherited` says that the target's owner did not hold the old object itself, `keeps_old` that
-    the new one may hold it, to call it.
+    the new one may hold it, to call it. `branches` counts the calls of a runtime_condition.
     """
 
     old: Any
@@ -30,6 +30,7 @@ class Exchange:
     backend: BackendResult | None = None
     is_inherited: bool = False
     keeps_old: bool = True
+    branches: Branches | None = None
 
     def answer(self, held: Any) -> Any | None:
         """What takes the place of `held` where that is the old object, however it is stored."""
@@ -52,7 +53,7 @@ def make(declared: Replacement, slot: Slot, options: Any) -> Exchange:
     """
     old = slot.effective()
     author = load(declared.replacement)
-    new = author
+    new, branches = author, None
     if declared.kind == "wrap":
         new = name_like(as_callable(author)(inner(old), options), old)
     if declared.runtime_condition is not None:
@@ -62,10 +63,14 @@ def make(declared: Replacement, slot: Slot, options: Any) -> Exchange:
                 f"runtime_condition {declared.runtime_condition}: found {condition!r}, accepted is "
                 "a function of the call's arguments that returns True or False"
             )
-        new = choose(condition, new, old, declared.runtime_condition)
-    backend = None if declared.backend is None else _backend(declared.backend)
+        branches = Branches()
+        new = choose(condition, new, old, declared.runtime_condition, branches)
+    new = adapt(slot, old, new)
     keeps_old = declared.kind == "wrap" or declared.runtime_condition is not None
-    return Exchange(old, adapt(slot, old, new), author, backend, slot.is_inherited, keeps_old)
+    if keeps_old:
+        show_signature(new, old)
+    backend = None if declared.backend is None else _backend(declared.backend)
+    return Exchange(old, new, author, backend, slot.is_inherited, keeps_old, branches)
 
 
 def _backend(path: ObjectPath) -> BackendResult:

@@ -84,7 +84,7 @@ def _refuse_orphan(name: str) -> None:
         if is_orphaned(".".join(parts[:end])):
             raise TargetError(
                 f"the module {'.'.join(parts[:end])} was being imported by another thread when this"
-                " process was forked, and can never be imported in it"
+                " process was forked, and can never be imported in it; import it before the fork"
             )
 
 

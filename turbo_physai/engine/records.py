@@ -192,6 +192,15 @@ class MemberRecord:
         return self.exchanges[-1] if self.exchanges else None
 
     @property
+    def branches(self) -> tuple[int, int] | None:
+        """How many calls its runtime_condition sent to the replacement, and how many to the
+        original; None if it has none, or is not bound."""
+        counted = [each.branches for each in self.exchanges if each.branches is not None]
+        if not counted:
+            return None
+        return sum(each.replacement for each in counted), sum(each.original for each in counted)
+
+    @property
     def is_bound(self) -> bool:
         return all(site.bound_in is not None for site in self.sites)
 
@@ -261,6 +270,18 @@ class GroupRecord:
         if warning not in self.warnings:
             self.warnings.append(warning)
 
+    def warn_if_unused(self) -> None:
+        """Warns if it is applied, and its conditions sent every call to the originals."""
+        counted = [member.branches for member in self.members]
+        calls = [pair for pair in counted if pair is not None]
+        originals = sum(original for _, original in calls)
+        has_run = any(new for new, _ in calls) or len(calls) < len(self.members)
+        if self.state is GroupState.APPLIED and originals and not has_run:
+            self.warn(
+                f"applied, but its runtime_condition sent every call ({originals}) to the original;"
+                " calls inside torch.compile are not counted"
+            )
+
 
 class Records:
     """The records of all Groups by id, in the order in which they bind.
@@ -293,6 +314,13 @@ class Records:
         self.revision += 1
         for group in groups:
             group.revision += 1
+
+    def note_branches(self) -> None:
+        """Takes in, as the process ends, where runtime_conditions sent the calls."""
+        for group in self.groups.values():
+            if any(member.branches is not None for member in group.members):
+                group.warn_if_unused()
+                self.touch(group)
 
     def add_check(self, group: GroupRecord, check: Check) -> None:
         """Takes in one more check of a Group."""

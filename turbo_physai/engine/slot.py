@@ -103,7 +103,10 @@ def namespace(owner: Any) -> Any:
     try:
         return object.__getattribute__(owner, "__dict__")
     except AttributeError:
-        raise TargetError(f"{describe(owner)} has no attributes of its own") from None
+        raise TargetError(
+            f"{describe(owner)} has no __dict__; accepted: a module, a class, a mapping or an "
+            "instance that has one"
+        ) from None
 
 
 def find(root: Any, names: Sequence[str]) -> Slot:

@@ -87,7 +87,7 @@ def find(source: str, names: Sequence[str], *, module: str, is_package: bool) ->
         if last:
             return _definition(found, source, in_class=isinstance(scope, ast.ClassDef))
         if not isinstance(found[0], ast.ClassDef):
-            return Unknown(f"{name} is a function")
+            return Unknown(f"{name} is a function; only classes and modules have members in source")
         scope = found[0]
     raise AssertionError("names is not empty")
 
@@ -105,14 +105,14 @@ def _in_scope(
         return _not_here(scope, name)
     last = bindings[-1]
     if not all(b.certain for b in _since_certain(bindings)):
-        return Unknown(f"{name} is defined conditionally")
+        return Unknown(f"{name} is defined conditionally (if, try or a loop)")
     if isinstance(last.node, ast.alias):
         return _reexport(last, module, is_package)
     if isinstance(last.node, ast.ClassDef):
         return (last.node,)
     if isinstance(last.node, FunctionNode):
         return _with_accessors(name, [b.node for b in bindings])
-    return Unknown(f"{name} is assigned in line {last.node.lineno}")
+    return Unknown(f"{name} is assigned in line {last.node.lineno}, not defined by class or def")
 
 
 def _since_certain(bindings: list[_Binding]) -> list[_Binding]:
@@ -133,13 +133,13 @@ def _not_here(scope: ast.Module | ast.ClassDef, name: str) -> Unknown | Missing:
     if any(
         isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in ast.walk(scope)
     ):
-        return Unknown(f"{name} may come from an import of *")
+        return Unknown(f"{name} may come from a star import")
     if any(isinstance(node, ast.Name) and node.id == "__path__" for node in ast.walk(scope)):
         reason = f"{name} may be a submodule: the package computes its __path__ when it runs"
         return Unknown(reason, is_located=False)
     dynamic = any(b for n in ("__getattr__", "globals") for b in _uses(scope, n))
     if dynamic:
-        return Unknown(f"{name} may be made when the module runs")
+        return Unknown(f"{name} may be defined dynamically (__getattr__ or globals())")
     return Missing(f"the module has no {name!r}")
 
 

@@ -86,6 +86,10 @@ def _member(member: MemberRecord) -> Iterator[str]:
         yield f"    - {before}{by}{member.replacement}"
     if member.backend is not None:
         yield f"    - backend: {member.backend}"
+    if member.branches is not None:
+        new, original = member.branches
+        calls = f"{new} on the replacement, {original} on the original"
+        yield f"    - calls: {calls} (runtime_condition)"
     for name, value in member.metrics.items():
         yield f"    - {name}: {_plainly(value)}"
     if member.captured:

@@ -1,7 +1,7 @@
 """The records of a run as JSON: what a journal holds.
 
 A report is written while a model is imported, and changes in few places from one time to the next.
-So the text of each Group is kept until its record has changed.
+So the text of each Group is kept until its record, or a count of its calls, has changed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class View:
         self._head = head
         self._config = config
         self._fixed: dict[str, str] = {}
-        self._groups: dict[str, tuple[int, str, str]] = {}
+        self._groups: dict[str, tuple[object, str, str]] = {}
 
     def text(self, *, final: bool, summary: Mapping[str, int]) -> str:
         """The report as it is now. Whoever calls it holds the records' lock."""
@@ -68,12 +68,14 @@ class View:
         }
         return _object(parts)
 
-    def _group(self, record: GroupRecord) -> tuple[int, str, str]:
+    def _group(self, record: GroupRecord) -> tuple[object, str, str]:
         known = self._groups.get(record.id)
-        if known is None or known[0] != record.revision:
+        # Calls are counted without a change of the record.
+        revision = record.revision, *(member.branches for member in record.members)
+        if known is None or known[0] != revision:
             prepared, executed = record.prepared.to_dict(), _executed(record)
             members = _member_text(record.id, prepared), _member_text(record.id, executed)
-            known = self._groups[record.id] = (record.revision, *members)
+            known = self._groups[record.id] = (revision, *members)
         return known
 
 
@@ -121,8 +123,14 @@ def _member(member: MemberRecord) -> dict[str, Any]:
         "note": member.note,
         "metrics": dict(member.metrics),
         "backend": _fields(member.backend),
+        "branches": _branches(member),
         "error": _fields(member.error),
     }
+
+
+def _branches(member: MemberRecord) -> dict[str, int] | None:
+    counted = member.branches
+    return None if counted is None else dict(zip(("replacement", "original"), counted, strict=True))
 
 
 def _config(config: OptimizationConfig) -> dict[str, Any]:
