@@ -20,8 +20,12 @@ FAST = """
         return "new"
     def failing(original, options):
         raise OSError("no driver")
+    calls = []
     def interrupted(original, options):
-        raise KeyboardInterrupt("stop")
+        calls.append(original)
+        if len(calls) == 1:
+            raise KeyboardInterrupt("stop")
+        return lambda x: ("new", x)
 """
 FIRST = """
     replace('m.f', 'fast.f'), replace('m.C.method', 'fast.method'),
@@ -89,20 +93,40 @@ def test_what_cannot_be_restored_leaves_the_import_as_an_error(model):
     """)
 
 
-def test_a_keyboard_interrupt_rolls_back_and_goes_on(model):
+def test_an_interrupted_binding_is_made_by_the_next_import(model):
     model.declare(f"group('g', {FIRST}, wrap('late.f', 'fast.interrupted'))")
     model.run("""
         report = apply()
-        import m
+        import m, fast
         try:
             import late
+        except KeyboardInterrupt as error:
+            assert error.args == ("stop",) and error.__context__ is error.__cause__ is None
+        else:
+            raise AssertionError
+        assert state(report) == "pending" and len(fast.calls) == 1 and "late" not in sys.modules
+        assert [x.state.value for x in report.execution["g"].members] == ["bound"] * 3 + ["waiting"]
+        import late
+        assert late.f(1) == ("new", 1) and state(report) == "applied" and len(fast.calls) == 2
+    """)
+
+
+def test_an_interrupt_while_a_reloaded_module_is_bound_takes_the_group_back(model):
+    """Nobody imports it once more, so it would show its originals in an applied Group."""
+    model.write({"fast.py": FAST.replace("== 1", "== 2")})
+    model.declare(f"group('g', {FIRST}, wrap('late.f', 'fast.interrupted'))")
+    model.run("""
+        report = apply()
+        import m, late, fast
+        assert state(report) == "applied"
+        try:
+            importlib.reload(late)
         except KeyboardInterrupt as error:
             assert error.args == ("stop",)
         else:
             raise AssertionError
-        assert state(report) == "rolled_back" and m.f is m.before[0]["f"]
-        import late
-        assert late.f(1) == ("old", 1)
+        assert state(report) == "rolled_back" and "KeyboardInterrupt" in str(report)
+        assert m.f is m.before[0]["f"] and late.f(1) == ("old", 1) and len(fast.calls) == 2
     """)
 
 

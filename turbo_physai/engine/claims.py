@@ -34,6 +34,11 @@ class Claim:
     def is_held(self) -> bool:
         return self._frame is not None and _is_running(self._frame)
 
+    @property
+    def was_lost(self) -> bool:
+        """Whether the call that held it ended without releasing it."""
+        return self._frame is not None and not _is_running(self._frame)
+
 
 def _is_running(frame: FrameType) -> bool:
     # After a fork, the only thread listed is the one that forked.

@@ -108,7 +108,7 @@ class Engine:
         if ran_again:
             self.after(name, module)
         else:
-            self._settle()  # what another thread left to this one
+            self._settle(retry=False)  # what other threads left to this one
 
     def provides(self, name: str, original: ModuleSpec | None) -> bool:
         return self._provider(name, original) is not None
@@ -193,30 +193,35 @@ class Engine:
 
     # Binding.
 
-    def _settle(self) -> None:
-        """Binds everything that can be bound now, and completes what was cut short before."""
+    def _settle(self, *, retry: bool = True) -> None:
+        """Binds everything that can be bound now, and completes what was cut short before.
+
+        Args:
+            retry: whether members whose binding was interrupted are bound too.
+        """
         self._scopes.end_lost()
         self._arrivals.adopt(self.finder)
         self._outcomes.update()
-        while (claimed := self._claim(sys._getframe())) is not None:
+        while (claimed := self._claim(sys._getframe(), retry)) is not None:
             group, member = claimed
-            try:
-                if group.checked or self._check(group):
-                    self._bind(group, member)
-            finally:
-                member.claim.release()
+            if group.checked or self._check(group):
+                self._bind(group, member)
+            member.claim.release()
             self._outcomes.update()
         self._references.retry_pending()
         self._outcomes.abandon_dependents()
         self._report.changed()
 
-    def _claim(self, frame: FrameType) -> tuple[GroupBinding, MemberBinding | ImportBinding] | None:
+    def _claim(
+        self, frame: FrameType, retry: bool
+    ) -> tuple[GroupBinding, MemberBinding | ImportBinding] | None:
         """Gives the next member that can be bound to the function call `frame`."""
         with self._report.lock:
             for group in self._groups:
                 if self._outcomes.is_ready(group) and not group.checking.is_held:
                     for member in group.members:
-                        if self._can_be_bound(member) and not member.claim.is_held:
+                        is_free = not member.claim.is_held and (retry or not member.claim.was_lost)
+                        if is_free and self._can_be_bound(member):
                             member.claim.take(frame)
                             return group, member
         return None
@@ -249,8 +254,22 @@ class Engine:
         except Exception as error:
             self._outcomes.fail(group, member, error)
         except BaseException as error:
-            self._outcomes.fail(group, member, error)
+            # An interrupt. A first import fails with it, and the next attempt binds; but a module
+            # that was reloaded stays, with its originals.
+            if self._was_overwritten(member):
+                self._outcomes.fail(group, member, error)
             raise
+
+    def _was_overwritten(self, member: MemberBinding | ImportBinding) -> bool:
+        """Whether a module in which it was bound has been run again, and not been bound since."""
+        if isinstance(member, ImportBinding):
+            run = self._modules.get(member.module)
+            return run is not None and run.module is member.bound_in and run.number != member.runs
+        runs = [(site, self._modules.run_of(site)) for site in member.sites]
+        return any(
+            run is not None and site.bound_in is run.module and site.runs != run.number
+            for site, run in runs
+        )
 
     # The record is made, and the binding noted, after every change: a binding that is interrupted
     # before its end is due again, and what it has done already is found done.
