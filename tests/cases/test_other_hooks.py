@@ -64,7 +64,8 @@ def test_b08_both_effects_happen_wherever_the_other_finder_stands(hooked, finder
         else:  # nobody told us of this import; it is noticed with the next one, or at the end
             atexit._run_exitfuncs()
             assert state(report) == "not_started" and report.final
-            assert "a finder that stands before ours" in report.execution["g"].reason, str(report)
+            reason = report.execution["g"].reason
+            assert "finders.Answering, a finder in front" in reason, str(report)
     """)
 
 
@@ -82,7 +83,7 @@ def test_b08_a_finder_in_front_that_hides_a_target_is_named_in_the_report(hooked
         assert model.function(1) == other.function(1) == ("new", 1)
         found, = (c for c in report.prepared_execution.groups["g"].checks
                   if c.name == "imported_before")
-        assert found.outcome == "warning" and "a finder that stands before ours" in found.reason
+        assert found.outcome == "warning" and "finders.Answering, a finder in front" in found.reason
     """)
 
 

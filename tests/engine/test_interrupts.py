@@ -77,7 +77,8 @@ GROUPS = """
     group('imports', during_import('m', 'reg.hook', 'fast.hooked'),
           registry_override('m', 'reg.REGISTRY', ['x']), inject('m', 'extra', 'fast.VALUE'),
           replace_import('gone', 'gone_here')),
-    group('g', wrap('m.f', 'fast.factory', aliases=['user.f']), replace('m.C.method', 'fast.method'),
+    group('g', wrap('m.f', 'fast.factory', aliases=['user.f']),
+          replace('m.C.method', 'fast.method'),
           replace('user.g', 'fast.f'), replace('alone.k', 'fast_alone.k')),
     group('dependent', replace('late.h', 'fast.f'), depends_on=['g']),
     group('failing', replace('m.other', 'fast.f'), wrap('late.other', 'fast.broken'))

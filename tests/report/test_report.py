@@ -138,3 +138,21 @@ def test_a_program_that_logs_gets_the_report_in_its_log(two):
         import model.one, model.two
         assert stream.getvalue().startswith("turbo_physai|===== turbo_physai report")
     """)
+
+
+def test_a_callback_may_end_the_program_and_the_others_are_called_later(two):
+    two.run("""
+        seen = []
+        report = apply()
+        report.on_final(lambda report: sys.exit(7))
+        report.on_final(seen.append)
+        import model.one
+        try:
+            import model.two
+        except SystemExit as error:
+            assert error.code == 7 and report.final
+        else:
+            raise AssertionError
+        import model.two
+        assert seen == [report] and report.summary["applied"] == 2
+    """)

@@ -337,7 +337,8 @@ class Engine:
             if isinstance(member, MemberBinding) and isinstance(found, Missing):
                 yield f"never imported: {path} ({found.reason})"
             elif self._can_be_bound(member):
-                yield f"{path}: {self._arrivals.why_late(self.finder)}"
+                name = ObjectPath.parse(path).modules[0]
+                yield f"{path}: {self._arrivals.why_late(name, self.finder)}"
             else:
                 yield f"never imported: {path}"
 
