@@ -66,10 +66,12 @@ class Project:
     Attributes:
         path: the folder.
         environment: variables that its interpreters get besides those of the test.
+        timeout: the seconds that one of them may take.
     """
 
     path: Path
     environment: dict[str, str] = attrs.field(factory=dict)
+    timeout: float = 120
 
     def write(self, files: dict[str, str]) -> Project:
         """Writes files; missing `__init__.py` of their folders are added, empty."""
@@ -136,7 +138,7 @@ class Project:
             env={**inherited, **own, **reports, **self.environment, **environment},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=self.timeout,
             check=False,
         )
         if code is not None:

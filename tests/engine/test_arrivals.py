@@ -1,137 +1,279 @@
-"""Targets that were imported without our finder are noticed as soon as possible, and bound."""
+"""Targets that are imported without our finder are noticed as soon as anything can tell of them."""
+
+from __future__ import annotations
 
 import pytest
 
-MODEL = "def f(x): return ('old', x)\n"
-FAST = "def f(x): return ('new', x)\n"
+OLD = "def f(x):\n    return 'old'\nclass C:\n    def m(self):\n        return 'old'\n"
+FAST = "def f(x):\n    return 'new'\ndef m(self):\n    return 'new'\n"
+APPLY = "import turbo_physai, sys\nsys.report = turbo_physai.apply(optimization_config_path={!r})\n"
+FINDER = """
+    import importlib.machinery, sys
+    class Answering:
+        "Finds the target by itself, without asking the others."
+        def __init__(self, name="pkg.model"):
+            self.name = name
+        def find_spec(self, name, path=None, target=None):
+            if name == self.name:
+                return importlib.machinery.PathFinder.find_spec(name, path, target)
+    class Pushy(Answering):
+        def find_spec(self, name, path=None, target=None):
+            if sys.meta_path[0] is not self:
+                sys.meta_path.insert(0, self)
+            return super().find_spec(name, path, target)
+"""
 
 
 @pytest.fixture
 def model(project):
-    return project.write({"model.py": MODEL, "other.py": MODEL, "fast.py": FAST}).declare(
-        "group('g', replace('model.f', 'fast.f'))"
+    project.write({"pkg/model.py": OLD, "fast.py": FAST, "finders.py": FINDER})
+    project.write({"new1.py": "", "new2.py": "", "user.py": "from pkg.model import f\n"})
+    return project.declare(
+        "group('g', replace('pkg.model.f', 'fast.f'), replace('pkg.model.C.m', 'fast.m'))"
     )
 
 
-# apply() in the middle of the target's own import.
-
-APPLY = "import turbo_physai\nturbo_physai.apply(optimization_config_path='optimization.yaml')\n"
-HALF_IMPORTED = {
-    "by the target itself": {"model.py": APPLY + MODEL},
-    "at its end": {"model.py": MODEL + APPLY},
-    "by a module that it imports": {"model.py": "import setup\n" + MODEL, "setup.py": APPLY},
-    "two levels down": {
-        "model.py": MODEL + "import one\n",
-        "one.py": "import two\n",
-        "two.py": APPLY,
-    },
-    "in a thread": {
-        "model.py": "import threading, setup\n"
-        "thread = threading.Thread(target=setup.go)\nthread.start()\nthread.join()\n" + MODEL,
-        "setup.py": "def go():\n    " + APPLY.replace("\n", "\n    ", 1),
-    },
-}
+APPLIED = """
+        report = sys.report
+        assert state(report) == "applied" and report.final, str(report)
+        assert f(1) == pkg.model.f(1) == pkg.model.C().m() == "new"
+        found, = (c for c in report.prepared_execution.groups["g"].checks
+                  if c.name == "imported_before")
+        assert found.outcome == "warning" and "when turbo_physai.apply() was called" in found.reason
+"""
 
 
-@pytest.mark.parametrize("case", HALF_IMPORTED)
-def test_apply_inside_of_the_targets_own_import_binds_when_that_ends(model, case):
-    model.write(HALF_IMPORTED[case])
-    model.run("""
-        from turbo_physai import api
-        import model
-        report = api._first.report
-        assert model.f(1) == ("new", 1), str(report)
-        assert state(report) == "applied" and report.final
-    """)
-
-
-def test_apply_in_the_init_of_the_targets_package(project):
-    project.write({"pkg/__init__.py": APPLY + "from pkg.model import f\n", "pkg/model.py": MODEL})
-    project.write({"fast.py": FAST}).declare("""
-        group('g', replace('pkg.model.f', 'fast.f')), group('h', inject('pkg', 'n', 'fast.f'))
-    """)
-    project.run("""
-        from turbo_physai import api
+@pytest.mark.parametrize("deep", [0, 1, 2])
+def test_apply_from_inside_the_import_of_its_target(model, deep):
+    """The rest of the body defines the targets after `apply` has returned, in the target itself or
+    in what it imports."""
+    apply = APPLY.format(str(model.path / "optimization.yaml"))
+    files = {"pkg/model.py": apply + OLD}
+    if deep:
+        files = {"pkg/model.py": "import deep1\n" + OLD, f"deep{deep}.py": apply}
+    if deep == 2:
+        files["deep1.py"] = "import deep2\n"
+    model.write(files)
+    model.run(f"""
+        from pkg.model import f
         import pkg
-        report = api._first.report
-        assert pkg.f(1) == pkg.model.f(1) == pkg.n(1) == ("new", 1), str(report)
-        assert report.summary["applied"] == 2
+        {APPLIED}
     """)
 
 
-def test_a_half_imported_target_that_fails_is_bound_by_its_next_import(model):
-    once = "import flag\nif not flag.one:\n    " + APPLY.rstrip().replace("\n", "\n    ")
-    model.write({"model.py": f"{once}\n1 / flag.one\n{MODEL}", "flag.py": "one = 0\n"})
+def test_apply_from_the_package_that_holds_the_target(model):
+    apply = APPLY.format(str(model.path / "optimization.yaml"))
+    model.write({"pkg/__init__.py": apply + "from pkg.model import f\n" + OLD})
+    model.declare("""
+        group('g', replace('pkg.f', 'fast.f', aliases=['pkg.model.f']),
+              replace('pkg.C.m', 'fast.m'))
+    """)
+    model.write(
+        {
+            "pkg/__init__.py": apply
+            + OLD.replace("def f(x)", "def g(x)")
+            + "from pkg.model import f\n"
+        }
+    )
     model.run("""
-        from turbo_physai import api
-        import flag
-        try:
-            import model
-        except ZeroDivisionError:
-            flag.one = 1
-        import model
-        assert model.f(1) == ("new", 1) and state(api._first.report) == "applied"
+        from pkg import f, C
+        import pkg.model
+        assert state(sys.report) == "applied", str(sys.report)
+        assert f(1) == pkg.model.f(1) == C().m() == "new"
     """)
 
 
-# Finders that were put in front.
-
-IN_FRONT = """
-import importlib.machinery
-class InFront:
-    "Loads the modules that it is for itself, as typeguard's import hook does."
-    def find_spec(self, name, path=None, target=None):
-        if name == "model":
-            return importlib.machinery.PathFinder.find_spec(name, path)
-class Polite:
-    def find_spec(self, name, path=None, target=None):
-        return None
-report = apply()
-"""
-
-
-def test_a_target_that_a_finder_in_front_loads_is_bound_at_the_next_import_of_anything(model):
-    done = model.script(
-        IN_FRONT
-        + """
-sys.meta_path.insert(0, InFront())
-import model
-import colorsys
-assert model.f(1) == ("new", 1), str(report)
-assert state(report) == "applied"
-"""
+def test_apply_from_another_thread_while_the_target_is_imported(model):
+    model.write({"pkg/model.py": "import handshake\nhandshake.wait()\n" + OLD})
+    model.write(
+        {
+            "handshake.py": """
+                import threading
+                inside, applied = threading.Event(), threading.Event()
+                def wait():
+                    inside.set()
+                    assert applied.wait(20)
+            """
+        }
     )
-    assert "a finder in front of turbo_physai's on sys.meta_path" in done.stderr
+    model.run(f"""
+        import handshake, threading
+        def work():
+            handshake.inside.wait(20)
+            sys.report = apply()
+            handshake.applied.set()
+        thread = threading.Thread(target=work)
+        thread.start()
+        from pkg.model import f
+        import pkg
+        {APPLIED}
+        thread.join()
+    """)
 
 
-def test_the_finder_returns_to_the_front(model):
-    model.run(
-        IN_FRONT
-        + """
-sys.meta_path.insert(0, Polite())
-import wave
-assert type(sys.meta_path[0]).__name__ == "WatchingFinder"
-sys.meta_path.insert(1, InFront())
-import model
-assert model.f(1) == ("new", 1) and state(report) == "applied"
-"""
+def test_apply_from_inside_a_reload_of_its_target(model):
+    """The import system does not call a module unfinished that is reloaded."""
+    apply = APPLY.format(str(model.path / "optimization.yaml"))
+    model.write(
+        {
+            "pkg/model.py": "import sys\nif hasattr(sys, 'ready'):\n"
+            + "".join(f"    {line}\n" for line in apply.splitlines())
+            + OLD
+        }
     )
+    model.run(f"""
+        import pkg.model
+        sys.ready = True
+        importlib.reload(pkg.model)
+        from pkg.model import f
+        {APPLIED}
+    """)
+
+
+def test_apply_inside_an_import_that_then_fails(model):
+    apply = APPLY.format(str(model.path / "optimization.yaml"))
+    model.write(
+        {
+            "pkg/model.py": "import sys\nif not hasattr(sys, 'report'):\n"
+            + "".join(f"    {line}\n" for line in apply.splitlines())
+            + "    raise ValueError\n"
+            + OLD
+        }
+    )
+    model.run("""
+        try:
+            import pkg.model
+        except ValueError:
+            pass
+        assert state(sys.report) == "pending"
+        from pkg.model import f
+        assert f(1) == "new" and state(sys.report) == "applied"
+    """)
+
+
+def test_a_target_that_waits_to_be_loaded_when_apply_runs(model):
+    model.run("""
+        import importlib.util, pkg
+        spec = importlib.util.find_spec("pkg.model")
+        spec.loader = importlib.util.LazyLoader(spec.loader)
+        lazy = sys.modules["pkg.model"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(lazy)
+        report = apply()
+        assert state(report) == "pending"
+        assert lazy.f(1) == "new" and state(report) == "applied"
+    """)
+
+
+def test_a_finder_in_front_loses_its_place_at_the_next_import(model):
+    """Any import will do, and the target is then found by us, with nothing to warn of."""
+    done = model.script("""
+        import finders
+        report = apply()
+        other = finders.Answering()
+        sys.meta_path.insert(0, other)
+        import new1, user
+        assert user.f(1) == "new" and state(report) == "applied", str(report)
+        names = [type(each).__name__ for each in sys.meta_path]
+        assert names[:2] == ["WatchingFinder", "Answering"], names
+        assert not any(c.outcome == "warning" and c.name != "trust"
+                       for c in report.prepared_execution.groups["g"].checks)
+        sys.meta_path.remove(other)
+        import new2
+    """)
+    assert "turbo_physai" not in done.stderr
+
+
+def test_what_a_finder_in_front_has_found_is_bound_when_its_import_ends(model):
+    """The body of the target imports something, so we hear of it in time."""
+    model.write({"pkg/model.py": "import new1\n" + OLD})
+    done = model.script("""
+        import finders
+        import pkg
+        report = apply()
+        sys.meta_path.insert(0, finders.Answering())
+        from pkg.model import f
+        assert f(1) == "new" and state(report) == "applied", str(report)
+        assert report.execution["g"].members[0].captured == []
+    """)
+    assert "pkg.model: it was found by finders.Answering, a finder in front of" in done.stderr
+
+
+def test_what_a_finder_in_front_has_found_is_bound_at_the_next_import_at_the_latest(model):
+    done = model.script("""
+        import finders
+        import pkg
+        report = apply()
+        sys.meta_path.insert(0, finders.Answering())
+        from pkg.model import f
+        assert f(1) == "old" and state(report) == "pending"
+        import new1
+        assert f(1) == pkg.model.f(1) == "new" and state(report) == "applied", str(report)
+        assert report.execution["g"].members[0].captured == ["__main__.f"]
+    """)
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("turbo_physai: pkg.model: it was found by finders.Answering")
+    assert line.endswith("(Groups: g)")
+
+
+def test_a_finder_that_insists_on_its_place_is_warned_of(model):
+    """We do not fight over it: each of the two would move at each import."""
+    done = model.script("""
+        import finders
+        report = apply()
+        sys.meta_path.insert(0, finders.Pushy())
+        import new1, new2, fast
+        ours = [each for each in sys.meta_path if type(each).__name__ == "WatchingFinder"]
+        assert len(ours) == 2, ours
+        import colorsys, chunk
+        assert len(sys.meta_path) < 12
+        checks = report.prepared_execution.groups["g"].checks
+        assert [c.name for c in checks if "finders.Pushy keeps putting itself" in c.reason]
+    """)
+    assert "finders.Pushy keeps putting itself in front of turbo_physai's finder" in done.stderr
 
 
 @pytest.mark.parametrize(
-    "removal",
-    [
-        "sys.meta_path[:] = [f for f in sys.meta_path if 'turbo' not in type(f).__module__]",
-        "sys.meta_path = [f for f in sys.meta_path if 'turbo' not in type(f).__module__]",
-    ],
-    ids=["removed", "another list"],
+    "remove",
+    ["sys.meta_path = [f for f in sys.meta_path if f is not ours]", "del sys.meta_path[0]"],
 )
-def test_a_removed_finder_is_noticed_at_the_latest_at_the_end(model, removal):
+def test_a_finder_of_ours_that_was_removed_is_told_of_at_the_end_at_the_latest(model, remove):
     done = model.script(f"""
+        import atexit
         report = apply()
-        {removal}
-        import model
-        print(model.f(1)[0])
+        ours = sys.meta_path[0]
+        {remove}
+        import user
+        assert user.f(1) == "old"
+        atexit._run_exitfuncs()
+        assert state(report) == "not_started" and report.final
+        checks = report.prepared_execution.groups["g"].checks
+        assert any("was removed from sys.meta_path" in c.reason for c in checks), str(report)
     """)
-    assert "turbo_physai" in done.stderr
-    assert "finder was removed from sys.meta_path" in done.stderr or "not applied" in done.stderr
+    assert "turbo_physai's finder was removed from sys.meta_path" in done.stderr
+
+
+def test_pytest_and_typeguard_like_hooks_may_come_and_go(model):
+    """Put in front, taken away by value, put in front again: both do their work each time."""
+    model.run("""
+        import importlib.machinery
+        class Rewriting(importlib.machinery.SourceFileLoader):
+            def exec_module(self, module):
+                super().exec_module(module)
+                module.rewritten = True
+        class Finder:
+            def find_spec(self, name, path=None, target=None):
+                if name == "pkg.model":
+                    spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+                    spec.loader = Rewriting(spec.loader.name, spec.loader.path)
+                    return spec
+        report = apply()
+        for module in "new1", "new2", "colorsys":
+            finder = Finder()
+            sys.meta_path.insert(0, finder)
+            importlib.import_module(module)
+            import pkg.model
+            assert pkg.model.f(1) == "new" and pkg.model.rewritten
+            sys.meta_path.remove(finder)
+            del sys.modules["pkg.model"]
+        assert state(report) == "applied"
+    """)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 
+import attrs
 import hypothesis
 import pytest
 
@@ -77,8 +78,8 @@ GROUPS = """
           registry_override('m', 'reg.REGISTRY', ['x']), inject('m', 'extra', 'fast.VALUE'),
           replace_import('gone', 'gone_here')),
     group('g', wrap('m.f', 'fast.factory', aliases=['user.f']),
-          replace('m.C.method', 'fast.method'), replace('user.g', 'fast.f'),
-          replace('alone.k', 'fast_alone.k')),
+          replace('m.C.method', 'fast.method'),
+          replace('user.g', 'fast.f'), replace('alone.k', 'fast_alone.k')),
     group('dependent', replace('late.h', 'fast.f'), depends_on=['g']),
     group('failing', replace('m.other', 'fast.f'), wrap('late.other', 'fast.broken'))
 """
@@ -208,7 +209,7 @@ WORKER = """
 
 @pytest.fixture
 def history(project):
-    return project.write(FILES).declare(GROUPS)
+    return attrs.evolve(project, timeout=3600).write(FILES).declare(GROUPS)
 
 
 @pytest.fixture
@@ -332,7 +333,7 @@ def test_a_fork_at_any_line_of_another_thread(history, share):
         reached.wait()
         pid = os.fork()
         if pid == 0:
-            signal.alarm(30)  # faulthandler's own thread has not survived the fork
+            signal.alarm(30)
             try:
                 check_child(report)
             except BaseException:

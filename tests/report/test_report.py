@@ -181,3 +181,21 @@ def test_require_names_a_group_that_is_skipped_or_blocked_or_unknown(two):
         second == "OptimizationNotAppliedError idle is not applied (skipped): not enabled in the "
     )
     assert fourth == "ValueError found 'twoo'; accepted: one, two, idle"
+
+
+def test_a_callback_may_end_the_program_and_the_others_are_called_later(two):
+    two.run("""
+        seen = []
+        report = apply()
+        report.on_final(lambda report: sys.exit(7))
+        report.on_final(seen.append)
+        import model.one
+        try:
+            import model.two
+        except SystemExit as error:
+            assert error.code == 7 and report.final
+        else:
+            raise AssertionError
+        import model.two
+        assert seen == [report] and report.summary["applied"] == 2
+    """)

@@ -41,6 +41,7 @@ class Arrivals:
         self._events = events
         self._settle = settle
         self._followed: set[str] = set()
+        self._begun_before: set[str] = set()
         self.has_started = False
 
     def adopt(self, finder: WatchingFinder) -> None:
@@ -52,12 +53,15 @@ class Arrivals:
                     self._watch(name, module)
                 elif is_unfinished(module) or is_reloading(name):
                     self.follow(name)
+                    if not self.has_started:
+                        self._begun_before.add(name)
             # Asked anew: an import that had ended before it could be followed is noticed here.
             for name, module in self._modules.unannounced():
                 if not is_unfinished(module) and not is_reloading(name):
                     self._modules.end(name, module)
-                    acting = [g for g, m in self._members[name] if self._acts_on(m, name)]
-                    self._warn("imported_before", name, self.why_late(finder), acting)
+                    acting = {g.id: g for g, m in self._members[name] if self._acts_on(m, name)}
+                    why = self.why_late(name, finder)
+                    self._warn("imported_before", name, why, acting.values())
 
     def overtaken(self, name: str) -> None:
         """A finder in front of ours may have found targets by itself. Noticed in a search for the
@@ -75,9 +79,11 @@ class Arrivals:
             if not when_finished(name, functools.partial(self._import_has_ended, name)):
                 self._followed.discard(name)
 
-    def why_late(self, finder: WatchingFinder) -> str:
-        """Why a target could be imported without us."""
+    def why_late(self, name: str, finder: WatchingFinder) -> str:
+        """Why the target `name` could be imported without us."""
         others = "other modules may hold its originals"
+        if name in self._begun_before:
+            return f"its import had begun when turbo_physai.apply() was called: {others}"
         if not self.has_started:
             return f"it was imported before turbo_physai.apply() was called: {others}"
         if finder.displaced_by is None:
@@ -129,6 +135,6 @@ class Arrivals:
             new = [g for g in groups if g.is_open and found not in g.prepared.checks]
             for group in new:
                 self._records.add_check(group, found)
-        if new and self.has_started:
+        if new and self.has_started and subject not in self._begun_before:
             ids = ", ".join(group.id for group in new)
             warn(f"{subject}: {reason} (Groups: {ids})")

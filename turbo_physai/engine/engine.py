@@ -85,7 +85,10 @@ class Engine:
         self._arrivals.adopt(self.finder)
         self._transitions.complete()
         self._transitions.update(self._due.values())
-        why_late = self._arrivals.why_late(self.finder)
+
+        def why_late(name: str) -> str:
+            return self._arrivals.why_late(name, self.finder)
+
         with self._records.lock:
             for group in self._records.groups.values():
                 if group.state is GroupState.PENDING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from turbo_physai.evidence import examine
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from turbo_physai.engine.records import GroupRecord, Site
 
 
-def why_unbound(group: GroupRecord, modules: Modules, why_late: str) -> str:
+def why_unbound(group: GroupRecord, modules: Modules, why_late: Callable[[str], str]) -> str:
     """What its members still wait for.
 
     Args:
-        why_late: why a target may have been imported without being bound.
+        why_late: why a module may have been imported without its targets being bound.
     """
     waiting = [member for member in group.members if not member.is_bound]
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
@@ -30,7 +30,7 @@ def why_unbound(group: GroupRecord, modules: Modules, why_late: str) -> str:
     return "; ".join(notes or reasons)
 
 
-def _why(site: Site, modules: Modules, why_late: str) -> Iterator[str]:
+def _why(site: Site, modules: Modules, why_late: Callable[[str], str]) -> Iterator[str]:
     for path in site.paths:
         found: object = None if site.path is None else examine.read(site.path).found
         if isinstance(found, Unknown) and found.is_located:
@@ -38,6 +38,6 @@ def _why(site: Site, modules: Modules, why_late: str) -> Iterator[str]:
         if isinstance(found, (Missing, Unknown)):
             yield f"never imported: {path} ({found.reason})"
         elif modules.is_due(site):
-            yield f"{path}: {why_late}"
+            yield f"{path}: {why_late(site.module or path)}"
         else:
             yield f"never imported: {path}"
