@@ -16,8 +16,8 @@ FAST = """
 
 
 @pytest.mark.parametrize("failure", ["'fast.failing'", "'fast.missing'", "'broken.function'"])
-def test_b19_a_failing_member_is_rolled_back_and_stays_so(project, failure):
-    """B19 leaves the policy open; the design decides: the model's import always succeeds, with the
+def test_a_failing_member_is_rolled_back_and_stays_so(project, failure):
+    """The model's import always succeeds, with the
     originals of the whole Group, at the first attempt and at every later one."""
     project.write({"model.py": MODEL + "def other(x):\n    return ('old', x)\n", "fast.py": FAST})
     project.write({"broken.py": "raise OSError('no driver')\n" + MODEL})
@@ -38,7 +38,7 @@ def test_b19_a_failing_member_is_rolled_back_and_stays_so(project, failure):
 
 
 @pytest.mark.parametrize("error", ["ImportError('x')", "ValueError('x')", "KeyboardInterrupt('x')"])
-def test_b20_a_module_that_fails_is_patched_when_it_succeeds(project, error):
+def test_a_module_that_fails_is_patched_when_it_succeeds(project, error):
     """The failure is the model's own: untouched, and not reported as ours."""
     project.write(
         {
@@ -65,7 +65,7 @@ def test_b20_a_module_that_fails_is_patched_when_it_succeeds(project, error):
     """)
 
 
-def test_b21_a_module_that_runs_again_is_patched_again(project):
+def test_a_module_that_runs_again_is_patched_again(project):
     """Reloaded, or removed and imported again; "original" is then the newest one."""
     project.write({"model.py": MODEL, "late.py": MODEL, "fast.py": FAST})
     project.declare("""
@@ -91,7 +91,7 @@ def test_b21_a_module_that_runs_again_is_patched_again(project):
     """)
 
 
-def test_b21_what_runs_again_is_checked_again(project):
+def test_what_runs_again_is_checked_again(project):
     """A module that was edited between two runs is no longer the code that is trusted."""
     from turbo_physai.evidence import hashes
 
@@ -114,7 +114,7 @@ def test_b21_what_runs_again_is_checked_again(project):
     """)
 
 
-def test_b25_a_replacing_module_is_honest(project):
+def test_a_replacing_module_is_honest(project):
     """It is a real module with a true spec, and whoever asks for more is told the truth."""
     project.write(
         {
@@ -153,7 +153,7 @@ def test_b25_a_replacing_module_is_honest(project):
     """)
 
 
-def test_b25_a_stand_in_is_empty_and_nobody_who_asks_is_told_that_it_is_installed(project):
+def test_a_stand_in_is_empty_and_nobody_who_asks_is_told_that_it_is_installed(project):
     project.write(
         {
             "model.py": """

@@ -140,8 +140,8 @@ def rolled_back(members):
 
 
 @pytest.mark.parametrize("kind", ["replace", "wrap"])
-def test_b33_every_kind_of_target_keeps_its_kind_and_comes_back(model, kind):
-    """B33, B42: all kinds in one Group; afterwards each namespace holds the identical objects."""
+def test_every_kind_of_target_keeps_its_kind_and_comes_back(model, kind):
+    """All kinds in one Group: afterwards each namespace holds the identical objects."""
     which = 0 if kind == "replace" else 1
     model.declare(
         rolled_back(f"{kind}('m.{target}', 'fast.{row[which]}')" for target, row in KINDS.items())
@@ -171,7 +171,7 @@ def test_b33_every_kind_of_target_keeps_its_kind_and_comes_back(model, kind):
     """)
 
 
-def test_b34_an_inherited_attribute_is_absent_again_in_the_child(model):
+def test_an_inherited_attribute_is_absent_again_in_the_child(model):
     model.declare(rolled_back(["replace('m.C.inherited', 'fast.method')"]))
     model.run("""
         apply()
@@ -192,7 +192,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("target", "replacement", "reason"), WRONG.values(), ids=WRONG)
-def test_b33_what_cannot_keep_its_kind_is_refused(model, target, replacement, reason):
+def test_what_cannot_keep_its_kind_is_refused(model, target, replacement, reason):
     model.declare(f"group('g', replace('{target}', '{replacement}'))")
     model.run(f"""
         report = apply()
@@ -203,7 +203,7 @@ def test_b33_what_cannot_keep_its_kind_is_refused(model, target, replacement, re
     """)
 
 
-def test_b35_a_class_that_names_itself_in_super_is_warned_of(project):
+def test_a_class_that_names_itself_in_super_is_warned_of(project):
     """`super(Name, self)` looks the name up when it runs, and would find the replacement."""
     project.write(
         {
@@ -233,7 +233,7 @@ def test_b35_a_class_that_names_itself_in_super_is_warned_of(project):
     """)
 
 
-def test_b37_subclasses_that_keep_the_old_base_are_named(model):
+def test_subclasses_that_keep_the_old_base_are_named(model):
     model.write({"user.py": "import m\nclass Sub(m.Base): ...\nmade = Sub()\n"})
     model.declare("group('g', replace('m.Base', 'fast.Fast'))")
     model.run("""
@@ -246,7 +246,7 @@ def test_b37_subclasses_that_keep_the_old_base_are_named(model):
     """)
 
 
-def test_b38_a_registered_object_is_exchanged_in_its_registry_and_put_back(model):
+def test_a_registered_object_is_exchanged_in_its_registry_and_put_back(model):
     """No module body ever runs because of us, so nothing is registered twice."""
     model.write(
         {
@@ -280,7 +280,7 @@ def test_b38_a_registered_object_is_exchanged_in_its_registry_and_put_back(model
 
 
 @pytest.mark.parametrize("declaration", ["replace('m.Base', 'f.part')", "wrap('m.Base', 'f.make')"])
-def test_b39_a_class_is_only_replaced_by_a_class(model, declaration):
+def test_a_class_is_only_replaced_by_a_class(model, declaration):
     model.write({"f.py": "import functools\npart = functools.partial(dict)\n"})
     model.write(
         {"f.py": "import functools\npart = functools.partial(dict)\nmake = lambda o, _: part\n"}
@@ -294,7 +294,7 @@ def test_b39_a_class_is_only_replaced_by_a_class(model, declaration):
     """)
 
 
-def test_b40_an_instance_is_changed_in_its_own_dict_alone(model):
+def test_an_instance_is_changed_in_its_own_dict_alone(model):
     model.declare(rolled_back(["replace('m.ONE.forward', 'fast.method')"]))
     model.run("""
         apply()
@@ -308,7 +308,7 @@ def test_b40_an_instance_is_changed_in_its_own_dict_alone(model):
     """)
 
 
-def test_b42_instances_made_before_during_and_after_hold_the_original_again(model):
+def test_instances_made_before_during_and_after_hold_the_original_again(model):
     model.declare(rolled_back(["replace('m.Alone.forward', 'fast.method')"]))
     model.run("""
         apply()
@@ -323,7 +323,7 @@ def test_b42_instances_made_before_during_and_after_hold_the_original_again(mode
 
 
 @pytest.mark.parametrize("target", ["m.List.__getitem__", "m.Error.__str__"])
-def test_b43_special_methods_of_types_written_in_c_are_refused(project, target):
+def test_special_methods_of_types_written_in_c_are_refused(project, target):
     """Assigning one, and taking it back, leaves the type's slots changed for good."""
     project.write({"m.py": "class List(list): ...\nclass Error(Exception): ...\n"})
     project.write({"fast.py": "def get(self, *args):\n    return 'new'\n"})
@@ -338,7 +338,7 @@ def test_b43_special_methods_of_types_written_in_c_are_refused(project, target):
     """)
 
 
-def test_b43_an_immutable_type_fails_its_group(model):
+def test_an_immutable_type_fails_its_group(model):
     model.declare("""
         group('g', replace('m.function', 'fast.function'),
                    replace('datetime.timedelta.total_seconds', 'fast.partial'))
@@ -354,7 +354,7 @@ def test_b43_an_immutable_type_fails_its_group(model):
     """)
 
 
-def test_b45_what_the_replacement_raises_is_never_answered_by_the_original(project):
+def test_what_the_replacement_raises_is_never_answered_by_the_original(project):
     project.write(
         {
             "m.py": "ran = []\ndef function(x):\n    ran.append(x)\n",

@@ -33,7 +33,7 @@ def model(project):
     return project.declare("group('g', replace('model.f', 'fast.f'))")
 
 
-def test_b28_names_that_captured_the_original_change_with_it(model):
+def test_names_that_captured_the_original_change_with_it(model):
     """The module was imported before; afterwards the names are captured by themselves."""
     model.write({"late.py": "from model import f\n"})
     model.run("""
@@ -51,7 +51,7 @@ def test_b28_names_that_captured_the_original_change_with_it(model):
     """)
 
 
-def test_b28_a_package_that_captures_in_its_init_is_in_time(project):
+def test_a_package_that_captures_in_its_init_is_in_time(project):
     project.write(
         {
             "pkg/__init__.py": "from pkg.ops import f\nfrom pkg.ops import *\nTABLE = {'f': f}\n",
@@ -70,7 +70,7 @@ def test_b28_a_package_that_captures_in_its_init_is_in_time(project):
     """)
 
 
-def test_b28_aliases_change_in_the_same_transaction(model):
+def test_aliases_change_in_the_same_transaction(model):
     """What cannot be found by itself, such as an entry of a table, can be declared."""
     model.write({"user.py": USER + "    TABLE = {'f': f}\n"})
     model.declare("""
@@ -96,7 +96,7 @@ def test_b28_aliases_change_in_the_same_transaction(model):
     """)
 
 
-def test_b29_a_circular_import_that_captures_too_early_is_put_right(project):
+def test_a_circular_import_that_captures_too_early_is_put_right(project):
     """`pk.b` takes the name while the body of `pk.a` still runs: no hook can be in time."""
     project.write(
         {
@@ -116,7 +116,7 @@ def test_b29_a_circular_import_that_captures_too_early_is_put_right(project):
     """)
 
 
-def test_b29_a_module_that_is_still_being_imported_is_asked_when_it_is_complete(project):
+def test_a_module_that_is_still_being_imported_is_asked_when_it_is_complete(project):
     """A Group that waited for another binds late, in the middle of a module that nobody watches."""
     project.write(
         {
@@ -156,7 +156,7 @@ HOLDERS = {
 
 
 @pytest.mark.parametrize("text", HOLDERS.values(), ids=HOLDERS)
-def test_b30_holders_that_cannot_be_changed_are_named(model, text):
+def test_holders_that_cannot_be_changed_are_named(model, text):
     model.write({"user.py": "from model import f\n" + text})
     model.run("""
         import user
@@ -168,7 +168,7 @@ def test_b30_holders_that_cannot_be_changed_are_named(model, text):
     """)
 
 
-def test_b31_a_late_apply_says_what_it_met_and_lists_every_target_with_its_places(model):
+def test_a_late_apply_says_what_it_met_and_lists_every_target_with_its_places(model):
     model.run("""
         import user
         report = apply()
@@ -185,8 +185,8 @@ def test_b31_a_late_apply_says_what_it_met_and_lists_every_target_with_its_place
     """)
 
 
-def test_b32_instances_and_subclasses_of_a_replaced_class_are_counted(model):
-    """B32 asks for a state "late"; the design says `applied`, with a warning for each holder."""
+def test_instances_and_subclasses_of_a_replaced_class_are_counted(model):
+    """The Group is `applied`, with a warning for each holder."""
     model.write({"user.py": "from model import C\nmade = C(), C()\nclass Sub(C): ...\n"})
     model.declare("group('g', replace('model.C', 'fast.C'))")
     model.run("""

@@ -110,8 +110,8 @@ def make(project, kind, body=BODY):
 
 
 @pytest.mark.parametrize("kind", MADE_HERE)
-def test_b01_both_loader_attributes_hold_the_original_loader(project, kind):
-    """B01, B02: before the body runs, after it has, and in the spec that `find_spec` answers."""
+def test_both_loader_attributes_hold_the_original_loader(project, kind):
+    """Before the body runs, after it has, and in the spec that `find_spec` answers."""
     prepare = make(project, kind)
     project.declare("group('g', replace('target.function', 'fast.function'))")
     script = f"""
@@ -129,7 +129,7 @@ def test_b01_both_loader_attributes_hold_the_original_loader(project, kind):
 
 
 @pytest.mark.parametrize("kind", ["source", "package", "zip", "shared"])
-def test_b01_the_original_loader_also_stays_when_the_body_raises(project, kind):
+def test_the_original_loader_also_stays_when_the_body_raises(project, kind):
     prepare = make(project, kind, BODY + "    sys.failed = sys.modules[__name__]\n    1 / 0\n")
     project.declare("group('g', replace('target.function', 'fast.function'))")
     project.run(f"""
@@ -148,7 +148,7 @@ def test_b01_the_original_loader_also_stays_when_the_body_raises(project, kind):
 
 
 @pytest.mark.parametrize("kind", ["source", "zip"])
-def test_b02_find_spec_sees_the_loader_that_the_others_made(project, kind):
+def test_find_spec_sees_the_loader_that_the_others_made(project, kind):
     """Before the import too, and however often it is asked."""
     prepare = make(project, kind)
     project.declare("group('g', replace('target.function', 'fast.function'))")
@@ -166,7 +166,7 @@ def test_b02_find_spec_sees_the_loader_that_the_others_made(project, kind):
     """)
 
 
-def test_b03_a_target_that_runs_as_main_runs_normally_and_is_reported(project):
+def test_a_target_that_runs_as_main_runs_normally_and_is_reported(project):
     """`python -m` runs a module without importing it; what it imports is patched as always."""
     project.write(
         {
@@ -213,7 +213,7 @@ def test_b03_a_target_that_runs_as_main_runs_normally_and_is_reported(project):
 
 
 @pytest.mark.parametrize("kind", ["folder", "zip"])
-def test_b04_resources_are_read_as_always_during_and_after_the_import(project, kind):
+def test_resources_are_read_as_always_during_and_after_the_import(project, kind):
     project.write(
         {
             "lib/pkg/data/x.txt": "data",
@@ -257,7 +257,7 @@ def test_b04_resources_are_read_as_always_during_and_after_the_import(project, k
 
 
 @pytest.mark.parametrize("kind", MADE_HERE)
-def test_b05_targets_are_patched_whatever_loads_them(project, kind):
+def test_targets_are_patched_whatever_loads_them(project, kind):
     prepare = make(project, kind)
     project.declare("group('g', replace('target.function', 'fast.function'))")
     project.run(f"""
@@ -277,7 +277,7 @@ def test_b05_targets_are_patched_whatever_loads_them(project, kind):
 
 
 @pytest.mark.parametrize("kind", OF_PYTHON)
-def test_b05_modules_that_are_no_python_source_are_patched_too(project, kind):
+def test_modules_that_are_no_python_source_are_patched_too(project, kind):
     target, declaration, replacement = OF_PYTHON[kind]
     module, name = target.split(".")
     spec = importlib.machinery.PathFinder.find_spec(module)
@@ -299,7 +299,7 @@ def test_b05_modules_that_are_no_python_source_are_patched_too(project, kind):
     """)
 
 
-def test_b05_a_loader_that_python_refuses_is_refused_in_the_same_words(project):
+def test_a_loader_that_python_refuses_is_refused_in_the_same_words(project):
     """`exec_module` without `create_module`: Python's own ImportError, not one of ours."""
     project.write({"loaded.txt": BODY, "fast.py": FAST})
     project.declare("group('g', replace('target.function', 'fast.function'))")
@@ -324,7 +324,7 @@ def test_b05_a_loader_that_python_refuses_is_refused_in_the_same_words(project):
     assert project.python("main.py", "watched").stdout == plain
 
 
-def test_b06_submodules_of_a_namespace_package_are_patched(project):
+def test_submodules_of_a_namespace_package_are_patched(project):
     """The namespace package itself cannot hold a target, and that is said."""
     project.write({"fast.py": FAST})
     (project.path / "ns").mkdir()

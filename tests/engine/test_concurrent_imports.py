@@ -15,7 +15,7 @@ WATCHDOG = """
 """
 
 
-def test_b15_an_import_storm_binds_each_target_once(project):
+def test_an_import_storm_binds_each_target_once(project):
     """Each module imports its neighbours, and every thread starts elsewhere."""
     project.write({"fast.py": FAST, "model/__init__.py": ""})
     for i in range(8):
@@ -46,7 +46,7 @@ def test_b15_an_import_storm_binds_each_target_once(project):
     """)
 
 
-def test_b15_no_lock_is_held_while_foreign_code_runs(project):
+def test_no_lock_is_held_while_foreign_code_runs(project):
     """Bodies, replacements and factories that wait for threads which import other targets."""
     wait = """
         import threading
@@ -89,7 +89,7 @@ def test_b15_no_lock_is_held_while_foreign_code_runs(project):
     """)
 
 
-def test_b15_two_threads_that_need_each_others_module_get_through(project):
+def test_two_threads_that_need_each_others_module_get_through(project):
     """One imports a target whose replacement needs a second target, the other the second first."""
     project.write({"model/a.py": MODEL, "model/b.py": MODEL})
     for one, other in ("ab", "ba"):
@@ -115,7 +115,7 @@ def test_b15_two_threads_that_need_each_others_module_get_through(project):
     """)
 
 
-def test_b15_find_spec_takes_no_lock(project):
+def test_find_spec_takes_no_lock(project):
     """Another thread holds the engine's lock for ever; whoever searches does not notice."""
     project.write({"model.py": MODEL, "fast.py": FAST})
     project.declare("group('g', wrap('model.function', 'fast.wrapped'))")
@@ -137,7 +137,7 @@ def test_b15_find_spec_takes_no_lock(project):
     """)
 
 
-def test_b17_nothing_global_changes_while_a_body_runs(project):
+def test_nothing_global_changes_while_a_body_runs(project):
     project.write(
         {
             "look.py": """
@@ -167,7 +167,7 @@ def test_b17_nothing_global_changes_while_a_body_runs(project):
     """)
 
 
-def test_b18_targets_are_found_in_sys_modules_alone(project):
+def test_targets_are_found_in_sys_modules_alone(project):
     """The package has no attribute for its submodule yet, or has another object there, or a lazy
     one that must not wake."""
     project.write(

@@ -47,7 +47,7 @@ def model(project):
     return project.write({"m.py": MODEL, "fast.py": FAST, "copying.py": PICKLE})
 
 
-def test_b46_what_stands_in_the_model_is_pickled_by_a_name_that_leads_to_it(model):
+def test_what_stands_in_the_model_is_pickled_by_a_name_that_leads_to_it(model):
     model.declare("""
         group('g', replace('m.f', 'fast.f'), wrap('m.save', 'fast.wrapped'),
                    wrap('m.C', 'fast.subclass'))
@@ -76,7 +76,7 @@ def test_b46_what_stands_in_the_model_is_pickled_by_a_name_that_leads_to_it(mode
     """)
 
 
-def test_b46_instances_of_the_old_class_are_reported_since_they_cannot_be_pickled(model):
+def test_instances_of_the_old_class_are_reported_since_they_cannot_be_pickled(model):
     """By nature: their class is no longer what its name leads to. Rolling back cures it."""
     model.write({"late.py": MODEL, "broken.py": "def f(): ...\nraise OSError\n"})
     model.declare("group('g', wrap('m.C', 'fast.subclass'), wrap('late.f', 'broken.f'))")
@@ -104,7 +104,7 @@ def test_b46_instances_of_the_old_class_are_reported_since_they_cannot_be_pickle
     """)
 
 
-def test_b47_paired_targets_change_together_or_not_at_all(model):
+def test_paired_targets_change_together_or_not_at_all(model):
     model.declare("group('g', wrap('m.save', 'fast.wrapped'), wrap('m.load', 'fast.missing'))")
     model.run("""
         report = apply()
@@ -113,7 +113,7 @@ def test_b47_paired_targets_change_together_or_not_at_all(model):
     """)
 
 
-def test_b48_marks_of_torch_compile_are_not_copied_to_a_wrapper(model):
+def test_marks_of_torch_compile_are_not_copied_to_a_wrapper(model):
     """`functools.wraps` copies them; they speak of the original and have the wrapper passed by."""
     model.write(
         {
@@ -152,7 +152,7 @@ def test_b48_marks_of_torch_compile_are_not_copied_to_a_wrapper(model):
 
 
 @pytest.mark.slow
-def test_b48_replaced_and_wrapped_functions_compile_without_graph_breaks(model):
+def test_replaced_and_wrapped_functions_compile_without_graph_breaks(model):
     pytest.importorskip("torch")
     model.write(
         {
@@ -288,7 +288,7 @@ def test_torch_jit_never_scripts_the_original_of_what_was_wrapped(model, factory
     """)
 
 
-def test_b50_signatures_show_what_is_called(model):
+def test_signatures_show_what_is_called(model):
     """A wrapper that takes any arguments shows the original's signature, without `__wrapped__`,
     behind which compilers find the original. The check of a replacement looks at its own arguments,
     not at those of what it wraps."""
@@ -320,7 +320,7 @@ def test_b50_signatures_show_what_is_called(model):
     """)
 
 
-def test_b51_copies_of_an_instance_run_the_replacement_on_themselves(model):
+def test_copies_of_an_instance_run_the_replacement_on_themselves(model):
     """Methods are replaced in the class; one that is replaced in an instance is bound to it, and a
     deep copy is bound to the copy."""
     model.write({"m.py": MODEL + "\n    ONE = C(1)\n"})
@@ -339,7 +339,7 @@ def test_b51_copies_of_an_instance_run_the_replacement_on_themselves(model):
         """)
 
 
-def test_b52_a_run_that_applied_nothing_says_so_and_strict_mode_fails_it(model):
+def test_a_run_that_applied_nothing_says_so_and_strict_mode_fails_it(model):
     """A target that went away in a refactoring must not turn a run into a silent no-op."""
     model.declare("""
         group('gone', replace('m.gone', 'fast.f')), group('never', replace('unused.f', 'fast.f'))

@@ -46,7 +46,7 @@ def hooked(project):
 
 @pytest.mark.parametrize("finder", ["Asking", "Answering"])
 @pytest.mark.parametrize("place", ["before", "after"])
-def test_b08_both_effects_happen_wherever_the_other_finder_stands(hooked, finder, place):
+def test_both_effects_happen_wherever_the_other_finder_stands(hooked, finder, place):
     hooked.run(f"""
         import finders
         if {place!r} == "after":
@@ -68,7 +68,7 @@ def test_b08_both_effects_happen_wherever_the_other_finder_stands(hooked, finder
     """)
 
 
-def test_b08_a_finder_in_front_that_hides_a_target_is_named_in_the_report(hooked):
+def test_a_finder_in_front_that_hides_a_target_is_named_in_the_report(hooked):
     hooked.write({"other.py": MODEL})
     hooked.declare("""
         group('g', replace('model.function', 'fast.function')),
@@ -87,7 +87,7 @@ def test_b08_a_finder_in_front_that_hides_a_target_is_named_in_the_report(hooked
     """)
 
 
-def test_b08_the_others_are_asked_with_the_same_arguments(project):
+def test_the_others_are_asked_with_the_same_arguments(project):
     project.write({"pkg/model.py": MODEL, "fast.py": FAST})
     project.declare("group('g', replace('pkg.model.function', 'fast.function'))")
     project.run("""
@@ -109,7 +109,7 @@ def test_b08_the_others_are_asked_with_the_same_arguments(project):
     """)
 
 
-def test_b09_names_of_others_are_never_answered_and_no_path_hook_is_added(hooked):
+def test_names_of_others_are_never_answered_and_no_path_hook_is_added(hooked):
     hooked.run("""
         hooks, finders = list(sys.path_hooks), list(sys.meta_path)
         apply()
@@ -126,7 +126,7 @@ def test_b09_names_of_others_are_never_answered_and_no_path_hook_is_added(hooked
     """)
 
 
-def test_b10_a_watched_import_imports_nothing_of_ours(hooked):
+def test_a_watched_import_imports_nothing_of_ours(hooked):
     """All that the finder and loader need is there once apply() has returned."""
     hooked.run("""
         import importlib.util
@@ -154,14 +154,14 @@ def test_b10_a_watched_import_imports_nothing_of_ours(hooked):
         "registry_override('turbo_physai.api', 'model.REGISTRY', ['name'])",
     ],
 )
-def test_b10_the_engine_is_never_a_target(declaration):
+def test_the_engine_is_never_a_target(declaration):
     import turbo_physai
 
     with pytest.raises(ValueError, match="turbo_physai does not change itself"):
         eval(declaration, vars(turbo_physai).copy())
 
 
-def test_b11_the_file_that_is_really_loaded_is_the_one_that_is_checked(project):
+def test_the_file_that_is_really_loaded_is_the_one_that_is_checked(project):
     """Another copy of the model in front of the one that was validated is found out."""
     project.write({"right/pkg/ops.py": MODEL, "wrong/pkg/ops.py": MODEL.replace("old", "other")})
     project.write({"fast.py": FAST, "hash.py": ""})
@@ -186,7 +186,7 @@ def test_b11_the_file_that_is_really_loaded_is_the_one_that_is_checked(project):
     project.python("main.py", "right", "wrong")
 
 
-def test_b11_a_folder_that_hides_an_editable_package_is_named(project):
+def test_a_folder_that_hides_an_editable_package_is_named(project):
     """An empty folder of the same name in front turns the package into a namespace package."""
     project.write({"src/pkg/__init__.py": MODEL, "src/pkg/ops.py": MODEL, "fast.py": FAST})
     (project.path / "pkg").mkdir()
@@ -235,7 +235,7 @@ def test_b11_a_folder_that_hides_an_editable_package_is_named(project):
     """)
 
 
-def test_b13_a_failing_target_has_the_traceback_that_it_has_without_us(project):
+def test_a_failing_target_has_the_traceback_that_it_has_without_us(project):
     """Where Python shows the frames of its import system, ours among them count as its own."""
     project.write({"fast.py": FAST, "pkg/__init__.py": ""})
     failures = ("1 / 0", "import no_such_module", "raise ImportError('x')", "def (:", "exit(3)")
@@ -264,7 +264,7 @@ def test_b13_a_failing_target_has_the_traceback_that_it_has_without_us(project):
     assert project.python("main.py", "watched").stdout == plain
 
 
-def test_b13_the_kill_switch_leaves_nothing_behind(hooked):
+def test_the_kill_switch_leaves_nothing_behind(hooked):
     hooked.run(
         """
         finders = list(sys.meta_path)
