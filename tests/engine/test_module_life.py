@@ -17,8 +17,8 @@ FAST = """
 
 @pytest.mark.parametrize("failure", ["'fast.failing'", "'fast.missing'", "'broken.function'"])
 def test_a_failing_member_is_rolled_back_and_stays_so(project, failure):
-    """The model's import always succeeds, with the
-    originals of the whole Group, at the first attempt and at every later one."""
+    """The model's import always succeeds, with the originals of the whole Group, at the first
+    attempt and at every later one."""
     project.write({"model.py": MODEL + "def other(x):\n    return ('old', x)\n", "fast.py": FAST})
     project.write({"broken.py": "raise OSError('no driver')\n" + MODEL})
     project.declare(f"""
