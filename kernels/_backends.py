@@ -6,6 +6,7 @@ comparisons: `torch` does without the compiled library and without Triton.
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import warnings
@@ -20,6 +21,8 @@ from .common.cpu import library
 
 VARIABLE: Final = "TURBO_PHYSAI_KERNEL_BACKEND"
 _INTERPRETER: Final = "TRITON_INTERPRET"
+_OLDEST_TRITON: Final = (3, 6)
+"""The oldest that the kernels were compiled with."""
 
 
 class Backend(NamedTuple):
@@ -60,6 +63,10 @@ def triton_why_not() -> str | None:
     """Why no Triton kernel can run, or None when one can."""
     if importlib.util.find_spec("triton") is None:
         return "triton is not installed"
+    version = importlib.metadata.version("triton")
+    if tuple(map(int, version.split(".")[:2])) < _OLDEST_TRITON:
+        oldest = ".".join(map(str, _OLDEST_TRITON))
+        return f"triton {version} is too old: {oldest} or newer is needed"
     if not torch.cuda.is_available() and not _interprets():
         return "torch sees no CUDA device"
     return None

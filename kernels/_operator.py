@@ -25,6 +25,7 @@ from . import _backends, _validate
 
 Gradients = tuple[Tensor | None, ...]
 _NAMESPACE = "turbo_physai"
+_FRAGMENT: Any = torch.library.Library(_NAMESPACE, "FRAGMENT")  # type: ignore[no-untyped-call]
 _SCHEMA_TYPES: dict[Any, str] = {
     Tensor: "Tensor",
     Tensor | None: "Tensor?",
@@ -253,14 +254,10 @@ def register_draw(
 ) -> Callable[..., Any]:
     """Register an operator that draws random numbers on the host, anew at every call: compilers
     neither merge two calls nor repeat one, and an exported program draws when it runs."""
-    operator = torch.library.custom_op(
-        f"{_NAMESPACE}::{name}",
-        draw,
-        mutates_args=(),
-        schema=schema,
-        tags=(torch.Tag.nondeterministic_seeded,),
-    )
-    operator.register_fake(fake)
+    # custom_op takes tags since torch 2.5 only.
+    _FRAGMENT.define(name + schema, tags=(torch.Tag.nondeterministic_seeded,))
+    _FRAGMENT.impl(name, draw, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"{_NAMESPACE}::{name}", fake)
     overload: Callable[..., Any] = getattr(torch.ops.turbo_physai, name).default
     return overload
 

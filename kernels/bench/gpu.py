@@ -90,14 +90,18 @@ def correctness(run: Run) -> Iterator[Row]:
                 inputs = run.inputs(name, dtype, **sizes)
                 found = _gradients(Operator.all[name], inputs)
                 wide = type(inputs)(*map(_widened, inputs))
-                kind = type(inputs)
-                wanted = _gradients(lambda *i, r=reference, t=kind: r.forward(t(*i)), wide)
+                wanted = _gradients(partial(_defined, reference, type(inputs)), wide)
                 for label, one, other in zip(
                     ("out", "value", "place", "weight"), found, wanted, strict=True
                 ):
                     error = (one.double() - other).abs().max() / other.abs().max().clamp(min=1e-30)
                     what = f"{name} {str(dtype)[6:]} D={dim} {label}"
                     yield "correctness", what, float(error), "of the largest"
+
+
+def _defined(reference: Any, kind: Any, *arguments: Any) -> Tensor:
+    out: Tensor = reference.forward(kind(*arguments))
+    return out
 
 
 def _widened(value: Any) -> Any:

@@ -40,6 +40,7 @@ def test_a_line_a_backend_is_printed():
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")
 def test_triton_needs_a_gpu():
+    pytest.importorskip("triton", "3.6")
     missing = {one.missing for one in backends() if one.name == "triton"}
     assert missing == {"torch sees no CUDA device"}
 
@@ -91,6 +92,13 @@ def test_the_variable_forces_one_backend(name, printed):
         check=False,
     )
     assert printed in run.stdout + run.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Triton runs on Linux")
+def test_a_triton_that_is_too_old_is_told(monkeypatch):
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "3.2.0")
+    reason = _backends.triton_why_not.__wrapped__()
+    assert reason == "triton 3.2.0 is too old: 3.6 or newer is needed"
 
 
 @pytest.mark.usefixtures("_unloaded")

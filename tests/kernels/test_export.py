@@ -13,12 +13,12 @@ class Layer(torch.nn.Module):
 
     def __init__(self, operator, inputs):
         super().__init__()
-        self.operator, self.inputs = operator, inputs
+        self.function, self.inputs = operator.function, inputs
 
     def forward(self, *tensors):
         rest = iter(tensors)
         arguments = [next(rest) if isinstance(i, Tensor) else i for i in self.inputs]
-        return self.operator.function(*arguments)
+        return self.function(*arguments)
 
 
 @pytest.fixture

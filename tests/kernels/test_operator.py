@@ -74,9 +74,10 @@ def test_it_can_be_traced(operator):
 def test_its_gradients_compile(operator):
     inputs = operator.make(requires_grad=True)
     grad_out = grad_like(inputs)
+    function = operator.function
 
     def layer(*inputs):
-        return operator.function(*inputs).relu() * 2
+        return function(*inputs).relu() * 2
 
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
     for one, other in zip(

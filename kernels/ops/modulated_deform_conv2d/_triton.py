@@ -174,7 +174,10 @@ def of_data(constants: dict[str, Any]) -> dict[str, Any]:
 
 def precision() -> str:
     """Of float32 operands: that of `torch.matmul`, by which others multiply weights and columns."""
-    return "tf32" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "ieee"
+    matmul: Any = torch.backends.cuda.matmul
+    if not hasattr(matmul, "fp32_precision"):  # before torch 2.9
+        return "tf32" if matmul.allow_tf32 else "ieee"
+    return "tf32" if matmul.fp32_precision == "tf32" else "ieee"
 
 
 def _tile(channels: int, most: int) -> int:

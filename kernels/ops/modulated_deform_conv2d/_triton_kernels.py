@@ -344,7 +344,8 @@ def _column(corner, y, x, fy, fx, mask, height, width, live, channel, used, IN: 
     total += _weighed(above + IN, top & right, mask * (1 - fy) * fx, used)
     total += _weighed(below, bottom & left, mask * fy * (1 - fx), used)
     total += _weighed(below + IN, bottom & right, mask * fy * fx, used)
-    return total
+    # A product would carry zero times an infinite mask from channels that do not exist.
+    return tl.where(used[None, :], total, 0.0)
 
 
 @triton.jit

@@ -19,8 +19,7 @@ from pathlib import Path
 
 import pytest
 
-if sys.platform != "linux":
-    pytest.skip("Triton runs on Linux", allow_module_level=True)
+pytest.importorskip("triton", "3.6", reason="Triton runs on Linux")
 
 import torch
 import triton

@@ -3,15 +3,13 @@ definitions, deterministic sums, and the sizes of programs."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
-if sys.platform != "linux":
-    pytest.skip("Triton runs on Linux", allow_module_level=True)
+pytest.importorskip("triton", "3.6", reason="Triton runs on Linux")
 
 from kernel_cases import Operator
 from turbo_physai.kernels.common.triton import launch

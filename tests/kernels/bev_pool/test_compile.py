@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
-if sys.platform != "linux":
-    pytest.skip("Triton runs on Linux", allow_module_level=True)
+pytest.importorskip("triton", "3.6", reason="Triton runs on Linux")
 
 from kernel_machine_code import AMD, NVIDIA, compiled
 from turbo_physai.kernels.common.triton import launch

@@ -6,14 +6,12 @@ Needs no GPU: Triton brings the assembler and the disassemblers.
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass
 from functools import cache
 
 import pytest
 
-if sys.platform != "linux":
-    pytest.skip("Triton runs on Linux", allow_module_level=True)
+pytest.importorskip("triton", "3.6", reason="Triton runs on Linux")
 
 from kernel_machine_code import AMD, NVIDIA, Code, compiled
 from turbo_physai.kernels.ops.modulated_deform_conv2d import _triton as op

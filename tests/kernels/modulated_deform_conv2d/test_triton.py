@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-if sys.platform != "linux":
-    pytest.skip("Triton runs on Linux", allow_module_level=True)
+pytest.importorskip("triton", "3.6", reason="Triton runs on Linux")
 
 from turbo_physai.kernels.ops.modulated_deform_conv2d import _triton as op
 from turbo_physai.kernels.ops.modulated_deform_conv2d._geometry import Geometry

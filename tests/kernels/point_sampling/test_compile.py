@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -11,8 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-if sys.platform != "linux":
-    pytest.skip("Triton runs on Linux", allow_module_level=True)
+pytest.importorskip("triton", "3.6", reason="Triton runs on Linux")
 
 from kernel_machine_code import AMD, NVIDIA, Code, compiled
 from turbo_physai.kernels.ops.point_sampling import _triton as op
