@@ -106,8 +106,11 @@ class ImportContext:
         if made is not member.exchange:
             member.exchanges.append(made)
         places = [(self._modules.slot(site), site.paths[0]) for site in self._due]
-        is_alone = len(places) == 1 and not made.keeps_old
-        is_alone = is_alone and is_held_by_nobody_else(places[0][0], known=1)
+        # Nobody to search for, unless a binding that was interrupted is completed: the slot then
+        # holds the new object.
+        first = places[0][0]
+        is_alone = len(places) == 1 and not made.keeps_old and first.raw() is made.old
+        is_alone = is_alone and is_held_by_nobody_else(first, known=1)
         for slot, path in places:
             exchange.put(transaction, slot, made, path)
         if not (made.is_inherited or is_alone):
