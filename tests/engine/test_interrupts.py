@@ -16,7 +16,7 @@ import attrs
 import hypothesis
 import pytest
 
-SHARE = 24
+SHARE = 60
 FILES = {
     "reg.py": """
         REGISTRY = {"x": "the registry's own"}
