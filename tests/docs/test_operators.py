@@ -3,6 +3,10 @@
 import re
 from pathlib import Path
 
+import pytest
+
+pytest.importorskip("torch")
+
 from turbo_physai.kernels import _backends, ops
 from turbo_physai.kernels._operator import Operator
 from turbo_physai.kernels.common.triton import launch
