@@ -224,7 +224,7 @@ def test_a_finder_that_insists_on_its_place_is_warned_of(model):
         import new1, new2, fast
         ours = [each for each in sys.meta_path if type(each).__name__ == "WatchingFinder"]
         assert len(ours) == 2, ours
-        import colorsys, chunk
+        import colorsys, quopri
         assert len(sys.meta_path) < 12
         checks = report.prepared_execution.groups["g"].checks
         assert [c.name for c in checks if "finders.Pushy keeps putting itself" in c.reason]
