@@ -129,7 +129,8 @@ class Project:
         self, *arguments: str, code: int | None = 0, **environment: str
     ) -> subprocess.CompletedProcess[str]:
         """Runs the interpreter in the folder; `code` is the exit code that is expected of it."""
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith("TURBO_PHYSAI_")}
+        foreign = ("TURBO_PHYSAI_", "PYTHON")  # as PYTHONUNBUFFERED, which mixes ranks' lines
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
         own = {"PYTHONPATH": f"{self.path}{os.pathsep}{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
         reports = {"TURBO_PHYSAI_REPORT_DIR": str(self.path / "reports")}
         done = subprocess.run(
