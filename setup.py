@@ -5,6 +5,7 @@ The kernels are one plain shared library with a C interface, tied to no version 
 and optional: without a compiler the installation goes on, and `backends()` of the kernels says so.
 """
 
+import runpy
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -13,6 +14,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 LIBRARY = "turbo_physai.kernels.libturbo_physai_cpu"
+SOURCES = runpy.run_path("kernels/common/cpu/sources.py")["digest"](Path("kernels"))
 
 
 class BuildPlainLibrary(build_ext):
@@ -56,6 +58,7 @@ setup(
             sources=sorted(map(str, Path("kernels").rglob("*.cpp"))),
             depends=sorted(map(str, Path("kernels").rglob("*.h"))),
             include_dirs=["kernels"],
+            define_macros=[("TURBO_PHYSAI_SOURCES", SOURCES)],
             language="c++",
             extra_compile_args=[
                 "-std=c++17",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _ctypes
 import os
 import shutil
 import subprocess
@@ -115,6 +116,18 @@ def test_a_library_that_does_not_load_is_told(monkeypatch, tmp_path):
     monkeypatch.setattr(_cpu_library, "_FILE", broken)
     assert _cpu_library.library() is None
     assert "does not load" in _cpu_library.why_not()
+
+
+@pytest.mark.usefixtures("_unloaded")
+@pytest.mark.parametrize("stale", [_cpu_library._FILE, Path(_ctypes.__file__)], ids=["ours", "old"])
+def test_a_library_of_other_sources_is_told_and_not_called(monkeypatch, tmp_path, stale):
+    if not stale.exists():
+        pytest.skip("no such library")
+    copy = shutil.copy(stale, tmp_path / "libturbo_physai_cpu.so")
+    (tmp_path / "changed.cpp").write_text("// a function takes one more argument")
+    monkeypatch.setattr(_cpu_library, "_FILE", Path(copy))
+    assert _cpu_library.library() is None
+    assert "was built from other sources: install again" in _cpu_library.why_not()
 
 
 def test_without_a_compiler_the_build_goes_on(tmp_path):

@@ -6,6 +6,8 @@ import ctypes
 from functools import cache
 from pathlib import Path
 
+from .sources import digest
+
 _FILE = Path(__file__).parents[2] / "libturbo_physai_cpu.so"
 
 
@@ -29,9 +31,24 @@ def _load() -> tuple[ctypes.CDLL | None, str | None]:
         loaded = ctypes.CDLL(str(_FILE))
     except OSError as error:
         return None, f"{_FILE.name} does not load: {error}"
+    if not _is_of_these_sources(loaded):
+        # Its functions may take other arguments, and would crash.
+        return None, f"{_FILE.name} was built from other sources: install again to build it anew"
     loaded.turbo_physai_use_openmp.argtypes = [ctypes.c_void_p]
     loaded.turbo_physai_use_openmp(_gomp_parallel())
     return loaded, None
+
+
+def _is_of_these_sources(loaded: ctypes.CDLL) -> bool:
+    expected = digest(_FILE.parent)
+    if expected is None:
+        return True
+    try:
+        made_from = loaded.turbo_physai_sources
+    except AttributeError:
+        return False
+    made_from.restype = ctypes.c_char_p
+    return bool(made_from().decode() == expected)
 
 
 def _gomp_parallel() -> ctypes.c_void_p | None:

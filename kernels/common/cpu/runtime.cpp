@@ -95,3 +95,8 @@ EXPORT int turbo_physai_limit_isa(int limit) {
   turbo_physai::isa_limit = limit;
   return static_cast<int>(turbo_physai::best_isa());
 }
+
+// The digest of the sources that this library was built from.
+#define TEXT_OF(macro) #macro
+#define VALUE_OF(macro) TEXT_OF(macro)
+EXPORT const char* turbo_physai_sources() { return VALUE_OF(TURBO_PHYSAI_SOURCES); }
