@@ -34,7 +34,7 @@ def test_what_it_reports_after_the_report_was_final_is_in_the_journal(project):
         import model
         assert report.final and report.execution["g"].members[0].metrics == {}
         model.f(1), model.f(-1), model.f(-1)
-        print(report)
+        print(report, flush=True)
         os._exit(0)
     """)
     assert journal(project)["members"][0]["metrics"] == {"calls": {"all": 3}}

@@ -64,6 +64,7 @@ def test_any_head_dimension_is_computed(dim):
     assert inputs.value.grad.shape == inputs.value.shape
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "printed"),
     [

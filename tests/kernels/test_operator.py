@@ -250,6 +250,7 @@ def test_a_wrong_gradient_is_refused(operator):
     assert str(caught.value) == f"grad_out must be {tuple(shape)}, not {tuple(wrong.shape)}"
 
 
+@pytest.mark.slow
 def test_without_the_library_torch_computes_the_same_and_says_so_once(operator, tmp_path):
     inputs = operator.make()
     out = as_tuple(operator.function(*inputs))

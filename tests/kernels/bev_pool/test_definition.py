@@ -76,6 +76,7 @@ def test_many_rows_of_one_cell_keep_their_sum_in_16_bits(backend, make):
     assert (backend.forward(inputs) == 600).all()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="Triton runs on Linux")
 def test_interpreted_kernels_follow_the_definition(run_interpreted, request):
     if request.config.getoption("--kernel-backend"):
