@@ -54,6 +54,9 @@ def apply(**arguments):
 def check(**arguments):
     arguments.setdefault("optimization_config_path", "optimization.yaml")
     return turbo_physai.check(**arguments)
+def journal(report):
+    from turbo_physai.report.journal import read
+    return read(report.journal.path)
 def state(report, group="g"):
     return report.execution[group].state.value
 """

@@ -23,6 +23,7 @@ ENGINE = "--engine" in sys.argv
 STUCK_AFTER_SECONDS = 60
 if ENGINE:
     import turbo_physai.api  # so that no fork has to
+    from turbo_physai.report import journal
 
 
 def serve() -> None:
@@ -69,7 +70,7 @@ def run_example(request: dict[str, Any]) -> None:
         )
         if report is not None:
             reply["report"] = report.to_dict()
-            reply["journal"] = json.loads(report.journal.path.read_text())
+            reply["journal"] = journal.read(report.journal.path)
         answer(reply)
         request = json.loads(sys.stdin.readline())
         if request["do"] == "stop":

@@ -20,7 +20,7 @@ def test_the_journal_holds_the_evidence_of_an_import_that_fails(project):
             import model
         except ValueError:
             pass
-        told = json.loads(report.journal.path.read_text())
+        told = journal(report)
         assert told == json.loads(json.dumps(report.to_dict(), default=str))
         assert "model.py:4" in str(told["prepared_execution"])
     """)

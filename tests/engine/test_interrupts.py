@@ -197,7 +197,7 @@ WORKER = """
                 assert group.state.value in ("rolled_back", "blocked", "not_started"), str(report)
                 assert group.reason
         assert report.final and not report.summary["pending"]
-        told = json.loads(report.journal.path.read_text())["execution"]
+        told = journal(report)["execution"]
         assert {k: v["state"] for k, v in told.items()} == {
             k: v.state.value for k, v in report.execution.items()}
         free = []

@@ -1,6 +1,6 @@
 """A Replacement can report metrics of its own, long after it was bound."""
 
-import json
+from turbo_physai.report.journal import read
 
 MODEL = {"model.py": "def f(x): return x\n"}
 COUNTING = """
@@ -23,7 +23,7 @@ COUNTING = """
 
 def journal(project):
     (file,) = (project.path / "reports").glob("report-*.json")
-    return json.loads(file.read_text())["execution"]["g"]
+    return read(file)["execution"]["g"]
 
 
 def test_what_it_reports_after_the_report_was_final_is_in_the_journal(project):

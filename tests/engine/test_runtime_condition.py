@@ -1,8 +1,8 @@
 """A predicate decides, call by call, whether the replacement or the original runs."""
 
-import json
-
 import pytest
+
+from turbo_physai.report.journal import read
 
 MODEL = """
     class C:
@@ -157,7 +157,7 @@ def test_the_report_counts_the_calls_that_went_each_way(model, target):
         call(3)
     """)
     (journal,) = model.path.glob("reports/**/*.json")
-    group = json.loads(journal.read_text())["execution"]["g"]
+    group = read(journal)["execution"]["g"]
     assert group["members"][0]["branches"] == {"replacement": 3, "original": 3}
     assert group["warnings"] == []
 
@@ -174,7 +174,7 @@ def test_a_group_whose_every_call_went_to_the_original_warns_at_the_end(model, c
             m.function(x)
     """)
     (journal,) = model.path.glob("reports/**/*.json")
-    warnings = json.loads(journal.read_text())["execution"]["g"]["warnings"]
+    warnings = read(journal)["execution"]["g"]["warnings"]
     assert len(warnings) == warns
     assert not warns or "sent every call (2) to the original" in warnings[0]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import compileall
-import json
 import os
 import shutil
 import subprocess
@@ -13,6 +12,8 @@ from pathlib import Path
 
 import attrs
 import pytest
+
+from turbo_physai.report.journal import read
 
 ROOT = Path(__file__).parents[2]
 
@@ -71,7 +72,7 @@ class Launcher:
     def reports(self):
         """The reports that were left, the first to start first."""
         files = (self.path / "reports").glob("report-*.json")
-        found = [json.loads(file.read_text()) for file in files]
+        found = [read(file) for file in files]
         return sorted(found, key=lambda report: report["started_at"])
 
     def environment(self, **more):

@@ -1,12 +1,13 @@
 """Of all processes of a launch, its ranks leave a report, and nobody else does."""
 
-import json
 import signal
 import subprocess
 import time
 from functools import partial
 
 import pytest
+
+from turbo_physai.report.journal import read
 
 CONFIG = "TURBO_PHYSAI_OPTIMIZATION_CONFIG"
 
@@ -231,7 +232,7 @@ def test_the_journal_is_valid_at_every_moment(launch):
     with subprocess.Popen(command, cwd=launch.path, env=variables) as process:
         while process.poll() is None:
             for file in (launch.path / "reports").glob("report-*.json"):
-                seen.add(json.loads(file.read_text())["summary"]["applied"])
+                seen.add(read(file)["summary"]["applied"])
             time.sleep(0.001)
     assert len(seen) > 5
     assert not list((launch.path / "reports").glob("*.tmp"))

@@ -1,6 +1,5 @@
 """BEVFormer trains on the replacements as it trains on its own code: the same losses."""
 
-import json
 import os
 import re
 import signal
@@ -10,6 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
+
+from turbo_physai.report.journal import read
 
 torch = pytest.importorskip("torch")
 
@@ -42,7 +43,7 @@ def losses(*arguments, folder):
 
 def journal(folder):
     (file,) = folder.glob("report-*.json")
-    return json.loads(file.read_text())
+    return read(file)
 
 
 def test_the_groups_are_applied_to_trusted_code(tmp_path):

@@ -1,9 +1,10 @@
 """`compiled` makes graphs of a model's functions, or leaves them alone and says why."""
 
-import json
 from textwrap import dedent
 
 import pytest
+
+from turbo_physai.report.journal import read
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.slow  # each starts torch and its compiler
@@ -43,7 +44,7 @@ def compiling(project):
         ready = "\nfrom model import Layer\nx = torch.randn(2, 4)\n"
         done = project.script(start + dedent(before) + ready + dedent(script))
         (file,) = (project.path / "reports").glob("report-*.json")
-        return done, json.loads(file.read_text())["execution"]["g"]
+        return done, read(file)["execution"]["g"]
 
     return run
 

@@ -102,6 +102,90 @@ def test_a_full_disk_leaves_the_old_state(tmp_path, monkeypatch, caplog):
     assert len(caplog.messages) == 1
 
 
+REPORT = {"final": False, "prepared_execution": {"groups": {}, "order": []}, "execution": {}}
+
+
+def told(**states):
+    """What has changed of some Groups, as `View.changes` makes it."""
+    plan = {"order": list(states), "groups": dict.fromkeys(states, "apply")}
+    return json.dumps({"prepared_execution": plan, "execution": states})
+
+
+def reread(written, whole, changes):
+    """Writes changes, or the whole; returns what is read then, and whether it was the whole."""
+    made = []
+    written.write(lambda: made.append(1) or json.dumps(whole), lambda: changes)
+    return journal.read(written.path), bool(made)
+
+
+def test_changes_are_appended_until_the_report_is_written_as_a_whole(tmp_path):
+    written = Journal(tmp_path / "report-a.json")
+    write(written, {**REPORT, "padding": "x" * 1000})
+    assert not reread(written, REPORT, told(a="pending", b="pending"))[1]
+    found, is_whole = reread(written, REPORT, told(a="applied"))
+    assert not is_whole
+    assert found["execution"] == {"a": "applied", "b": "pending"}
+    assert found["prepared_execution"] == {"groups": {"a": "apply", "b": "apply"}, "order": ["a"]}
+    write(written, {**REPORT, "final": True})
+    assert json.loads(written.path.read_text()) == {**REPORT, "final": True}
+
+
+def test_changes_that_are_longer_than_the_report_replace_it(tmp_path):
+    written = Journal(tmp_path / "report-a.json")
+    write(written, REPORT)
+    was_whole = [reread(written, REPORT, told(a="x" * 50))[1] for _ in range(6)]
+    assert was_whole[0] is False
+    assert True in was_whole
+    assert written.path.stat().st_size < 6 * 50 + len(json.dumps(REPORT))
+
+
+@pytest.mark.parametrize("cut", [1, 10, 40])
+def test_changes_that_were_not_written_to_the_end_are_left_out(tmp_path, cut):
+    written = Journal(tmp_path / "report-a.json")
+    write(written, {**REPORT, "padding": "x" * 1000})
+    reread(written, REPORT, told(a="pending"))
+    reread(written, REPORT, told(a="applied"))
+    with written.path.open("rb+") as file:
+        file.truncate(written.path.stat().st_size - 1 - cut)
+    assert journal.read(written.path)["execution"] == {"a": "pending"}
+
+
+TAMPERED = {
+    "removed": lambda file: file.unlink(),
+    "cut": lambda file: os.truncate(file, 20),
+    "longer": lambda file: file.write_text(file.read_text() + "half a li"),
+    "another": lambda file: (file.unlink(), file.write_text(" " * 1000)),
+    "a link": lambda file: (file.rename(f"{file}.old"), file.symlink_to(f"{file}.old")),
+}
+
+
+@pytest.mark.parametrize("change", TAMPERED)
+def test_nothing_is_appended_to_a_file_that_is_not_as_it_was_left(tmp_path, change):
+    written = Journal(tmp_path / "report-a.json")
+    write(written, {**REPORT, "padding": "x" * 1000})
+    TAMPERED[change](written.path)
+    old = Path(f"{written.path}.old")
+    before = old.read_bytes() if old.exists() else b""
+    assert reread(written, REPORT, told(a="applied")) == (REPORT, True)
+    assert not written.path.is_symlink()
+    assert (old.read_bytes() if old.exists() else b"") == before
+
+
+def test_after_an_append_that_failed_the_report_is_written_as_a_whole(tmp_path, monkeypatch):
+    written = Journal(tmp_path / "report-a.json")
+    write(written, {**REPORT, "padding": "x" * 1000})
+    with monkeypatch.context() as patched:
+        patched.setattr(journal, "_file", lambda descriptor: os.close(descriptor) or fail())
+        reread(written, REPORT, told(a="applied"))
+    assert "No space left" in str(written.error)
+    assert reread(written, REPORT, told(a="applied")) == (REPORT, True)
+    assert written.error is None
+
+
+def fail():
+    raise OSError(28, "No space left on device")
+
+
 def test_a_report_that_json_cannot_hold_does_not_stop_a_training(tmp_path, caplog):
     written = Journal(tmp_path / "report-a.json")
     circle = {}

@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from turbo_physai.cli import app
+from turbo_physai.report.journal import read
 from turbo_physai.report.merge import NoReportsError, merge
 from turbo_physai.report.show import as_markdown, as_text
 
@@ -34,7 +35,7 @@ def ranks(project, written):
                 project.write({**MODEL, "quick.py": QUICK, "quicker.py": QUICK}).declare(groups)
                 project.script(script, None, TURBO_PHYSAI_REPORT_DIR=str(project.path / "raw"))
                 (file,) = (project.path / "raw").iterdir()
-                written[script, groups] = json.loads(file.read_text())
+                written[script, groups] = read(file)
                 file.unlink()
             order = next(started)
             report = {

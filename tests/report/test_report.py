@@ -1,8 +1,8 @@
 """The report is live, becomes final once, and is a file that is valid at every moment."""
 
-import json
-
 import pytest
+
+from turbo_physai.report.journal import read
 
 SOURCES = {
     "model/one.py": "def f(x): return ('old', x)\n",
@@ -23,7 +23,7 @@ def two(project):
 
 def journal(project):
     (file,) = (project.path / "reports").glob("report-*.json")
-    return json.loads(file.read_text())
+    return read(file)
 
 
 def test_it_is_final_when_every_target_of_every_group_has_loaded(two):
@@ -109,7 +109,7 @@ def test_a_reader_never_sees_half_a_journal(two):
         writer.start()
         try:
             for _ in range(200):
-                json.loads(report.journal.path.read_text())
+                journal(report)
         finally:
             stop.set()
             writer.join()

@@ -20,6 +20,7 @@ import pytest
 
 import turbo_physai
 from turbo_physai.optimizations.bevformer import catalog
+from turbo_physai.report.journal import read
 
 pytestmark = [pytest.mark.upstream, pytest.mark.slow]
 
@@ -87,7 +88,7 @@ def train(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[...,
         (report,) = (folder / name).glob("report-*.json")
         return Run(
             [entry["loss"] for entry in entries if entry.get("mode") == "train"],
-            json.loads(report.read_text()),
+            read(report),
             folder / name / "epoch_1.pth",
         )
 

@@ -260,6 +260,13 @@ class GroupRecord:
         """Whether its members may be bound: no evidence speaks against it, and it has not ended."""
         return self.state.is_open and self.ending is None and self.prepared.is_possible
 
+    @property
+    def counts(self) -> tuple[object, ...]:
+        """What is counted of the calls of its members, without a change of `revision`; empty if
+        nothing is."""
+        counted = tuple(member.branches for member in self.members)
+        return counted if any(each is not None for each in counted) else ()
+
     def to(self, state: GroupState, reason: str) -> None:
         """Goes on to another state."""
         if state is not self.state and state not in TRANSITIONS[self.state]:

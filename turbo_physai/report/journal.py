@@ -1,4 +1,8 @@
-"""The journal: the report of a process as a file that is valid at every moment.
+"""The journal: the report of a process as a file that can be read at every moment.
+
+It is a report as one JSON object, and after it, until the report is final, objects with what has
+changed since: an import then costs the text of its own Groups, not of all. `read` puts them
+together.
 
 Other users of the machine can write to the system's temporary folder too. So no name in it is
 trusted that they could have made: folders must be our own, and files are made anew.
@@ -11,7 +15,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, BinaryIO, Final, NamedTuple
 
 from turbo_physai.process import settings
 from turbo_physai.process.messages import warn
@@ -19,6 +23,36 @@ from turbo_physai.process.variables import absolute
 
 PATTERN: Final = "report-*.json"
 _TEMPORARY: Final = ("/tmp", "/var/tmp", "/usr/tmp")
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The report in a journal, with all changes that were written as a whole.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it holds no report.
+    """
+    import json
+
+    text, decoder = path.read_text(encoding="utf-8"), json.JSONDecoder()
+    report, end = decoder.raw_decode(text)
+    if not isinstance(report, dict):
+        raise ValueError(f"found {type(report).__name__}; accepted: a JSON object")
+    while (start := text.find("{", end)) >= 0:
+        try:
+            changes, end = decoder.raw_decode(text, start)
+        except json.JSONDecodeError:
+            break  # its process is writing it, or was killed then
+        _update(report, changes)
+    return report
+
+
+def _update(report: dict[str, Any], changes: dict[str, Any]) -> None:
+    plan = changes.pop("prepared_execution")
+    report["execution"].update(changes.pop("execution"))
+    report["prepared_execution"]["groups"].update(plan.pop("groups"))
+    report["prepared_execution"].update(plan)
+    report.update(changes)
 
 
 class Journal:
@@ -40,6 +74,7 @@ class Journal:
         self.error: Exception | None = None
         self._is_private = is_private
         self._has_warned = False
+        self._written: _Written | None = None
 
     @classmethod
     def of_this_process(cls, run_id: str) -> Journal:
@@ -55,15 +90,25 @@ class Journal:
             return cls(None)
         return cls(folder / f"turbo_physai-{os.getuid()}" / run_id / name, is_private=True)
 
-    def write(self, text: Callable[[], str]) -> None:
-        """Replaces the file by what `text` returns. A full disk must not stop a training, so an
-        error is a warning, once, and kept in `error`."""
+    def write(self, whole: Callable[[], str], changes: Callable[[], str] | None = None) -> None:
+        """Writes the report. A full disk must not stop a training, so an error is a warning, once,
+        and kept in `error`.
+
+        Args:
+            whole: returns the whole report.
+            changes: returns what has changed since it was last written, to be appended; None if the
+                file is to be replaced. It is replaced, too, where it is not the one that was
+                written last, and once the changes have become longer than the report.
+        """
+        last, self._written = self._written, None
         try:
             if self.path is None:
                 raise FileNotFoundError("there is no folder for temporary files")
-            content = f"{text()}\n".encode()
             with self._folder(self.path.parent) as folder:
-                _replace(self.path.name, content, folder)
+                if changes is not None and last is not None and last.takes_more(folder):
+                    self._written = last.append(changes(), folder)
+                else:
+                    self._written = _replace(self.path.name, whole(), folder)
             self.error = None
         except Exception as error:
             self.error = error
@@ -86,21 +131,54 @@ class Journal:
             yield folder
 
 
-def _replace(name: str, content: bytes, folder: int) -> None:
+class _Written(NamedTuple):
+    """The file as it was left: its name and identity, and the bytes of the report and of all."""
+
+    name: str
+    device: int
+    inode: int
+    whole: int
+    size: int
+
+    def takes_more(self, folder: int) -> bool:
+        """Whether the file is still there, as it was left, and its changes are short enough."""
+        try:
+            found = os.stat(self.name, dir_fd=folder, follow_symlinks=False)
+        except OSError:
+            return False
+        is_it = (found.st_dev, found.st_ino, found.st_size) == (self.device, self.inode, self.size)
+        return is_it and self.size < 2 * self.whole
+
+    def append(self, changes: str, folder: int) -> _Written:
+        content = f"{changes}\n".encode()
+        flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        with _file(os.open(self.name, flags, dir_fd=folder)) as file:
+            file.write(content)
+        return self._replace(size=self.size + len(content))
+
+
+def _replace(name: str, whole: str, folder: int) -> _Written:
     # Written beside the file and renamed over it: a reader, or a kill in the middle, sees the old
     # state or the new one, never half of either. The draft must be new, so that it is no link that
     # somebody has left there, and a link that has the final name is replaced, not followed.
+    content = f"{whole}\n".encode()
     draft = f".{name}.{os.urandom(8).hex()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(draft, flags, 0o666, dir_fd=folder)
     try:
-        with open(descriptor, "wb") as file:  # noqa: PTH123 - it is open
+        with _file(descriptor) as file:
             file.write(content)
+            made = os.fstat(descriptor)
         os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(draft, dir_fd=folder)
         raise
+    return _Written(name, made.st_dev, made.st_ino, len(content), len(content))
+
+
+def _file(descriptor: int) -> BinaryIO:
+    return open(descriptor, "wb")
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ all of them comes first.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +14,7 @@ import attrs
 
 from turbo_physai.engine.records import GroupState, MemberState
 from turbo_physai.errors import TurboPhysAIError
-from turbo_physai.report.journal import PATTERN
+from turbo_physai.report.journal import PATTERN, read
 from turbo_physai.report.report import IDLE
 from turbo_physai.report.report import SCHEMA as JOURNAL_SCHEMA
 
@@ -170,8 +169,8 @@ def _read(folder: Path) -> tuple[list[Process], list[str]]:
     processes, unreadable = [], []
     for path in sorted(folder.rglob(PATTERN)):
         try:
-            report = json.loads(path.read_text(encoding="utf-8"))
-            found = report.get("schema_version") if isinstance(report, dict) else report
+            report = read(path)
+            found = report.get("schema_version")
             if found != JOURNAL_SCHEMA:
                 raise ValueError(f"found the schema {found!r}; accepted: {JOURNAL_SCHEMA}")
         except (OSError, ValueError) as error:

@@ -185,7 +185,8 @@ class OptimizationReport:
         with self.lock:
             now = self.revision, self._final
             if now != self._written and self._role.is_this_process and self.leaves_journal:
-                self.journal.write(self._text)
+                # What is final is one JSON object again, for everybody to read.
+                self.journal.write(self._whole, None if self._final else self._changes)
                 self._written, self._written_at = now, time.monotonic()
 
     def rollback_error(self, message: str) -> OptimizationRollbackError:
@@ -211,6 +212,12 @@ class OptimizationReport:
 
     def _text(self) -> str:
         return self._view.text(final=self._final, summary=self.summary)
+
+    def _whole(self) -> str:
+        return self._view.whole(final=self._final, summary=self.summary)
+
+    def _changes(self) -> str:
+        return self._view.changes(final=self._final, summary=self.summary)
 
     def __str__(self) -> str:
         from turbo_physai.report.text import render

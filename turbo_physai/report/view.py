@@ -7,7 +7,7 @@ So the text of each Group is kept until its record, or a count of its calls, has
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
@@ -20,8 +20,21 @@ if TYPE_CHECKING:
     from turbo_physai.engine.records import GroupRecord, MemberRecord, Records
 
 
+class _Shown(NamedTuple):
+    """A Group as it was shown last: what was decided, and what happened."""
+
+    revision: int
+    counts: tuple[object, ...]
+    prepared: str
+    executed: str
+
+    def has_counted(self, record: GroupRecord) -> bool:
+        """Whether calls were counted since: that changes no revision."""
+        return bool(self.counts) and self.counts != record.counts
+
+
 class View:
-    """The JSON of one report.
+    """The JSON of one report. Whoever calls a method holds the records' lock.
 
     Args:
         records: what it shows.
@@ -36,47 +49,80 @@ class View:
         self._head = head
         self._config = config
         self._fixed: dict[str, str] = {}
-        self._groups: dict[str, tuple[object, str, str]] = {}
+        self._shown: dict[str, _Shown] = {}
+        # What has changed since the last call of `changes` or `whole`.
+        self._changed: set[str] = set()
+        self._top: dict[str, str] = {}
+        self._plan: dict[str, str] = {}
 
     def text(self, *, final: bool, summary: Mapping[str, int]) -> str:
-        """The report as it is now. Whoever calls it holds the records' lock."""
-        prepared = self._records.prepared
+        """The report as it is now."""
+        self._refresh()
         fixed = self._fixed = self._fixed or {
+            **{key: _json(value) for key, value in self._head.items()},
             "optimization_config": _json(_config(self._config)),
-            "environment": _json(prepared.environment),
+            "environment": _json(self._records.prepared.environment),
         }
-        groups = [self._group(record) for record in self._records.groups.values()]
-        changing = {
-            "final": final,
-            "rank": rank(),
-            "world_size": world_size(),
-            "summary": summary,
-        }
-        parts = {
-            **{key: _json(value) for key, value in {**self._head, **changing}.items()},
-            "optimization_config": fixed["optimization_config"],
-            "prepared_execution": _object(
-                {
-                    "environment": fixed["environment"],
-                    "checks": _json([check.to_dict() for check in prepared.checks]),
-                    "order": _json(prepared.order),
-                    "conflicts": _json([each._asdict() for each in prepared.conflicts]),
-                    "groups": _joined(prepared for _, prepared, _ in groups),
-                }
-            ),
-            "execution": _joined(executed for _, _, executed in groups),
-        }
-        return _object(parts)
+        environment = fixed["environment"]
+        top = {key: text for key, text in fixed.items() if key != "environment"}
+        return self._object(
+            {**top, **_top(final, summary)},
+            {"environment": environment, **_plan(self._records)},
+            self._records.groups,
+        )
 
-    def _group(self, record: GroupRecord) -> tuple[object, str, str]:
-        known = self._groups.get(record.id)
-        # Calls are counted without a change of the record.
-        revision = record.revision, *(member.branches for member in record.members)
-        if known is None or known[0] != revision:
-            prepared, executed = record.prepared.to_dict(), _executed(record)
-            members = _member_text(record.id, prepared), _member_text(record.id, executed)
-            known = self._groups[record.id] = (revision, *members)
-        return known
+    def whole(self, *, final: bool, summary: Mapping[str, int]) -> str:
+        """The report as it is now, for `changes` to go on from."""
+        whole = self.text(final=final, summary=summary)
+        self.changes(final=final, summary=summary)
+        return whole
+
+    def changes(self, *, final: bool, summary: Mapping[str, int]) -> str:
+        """Of the report as it is now, what has changed since the last call of this or `whole`:
+        Groups as a whole by their ids, all else by its key."""
+        self._refresh()
+        top, plan = _top(final, summary), _plan(self._records)
+        changed = self._object(
+            _differences(self._top, top),
+            _differences(self._plan, plan),
+            [id_ for id_ in self._records.groups if id_ in self._changed],
+        )
+        self._top, self._plan = top, plan
+        self._changed.clear()
+        return changed
+
+    def _object(self, top: Mapping[str, str], plan: Mapping[str, str], ids: Iterable[str]) -> str:
+        shown = {id_: self._shown[id_] for id_ in ids}
+        prepared = {id_: each.prepared for id_, each in shown.items()}
+        executed = {id_: each.executed for id_, each in shown.items()}
+        plan = {**plan, "groups": _object(prepared)}
+        return _object({**top, "prepared_execution": _object(plan), "execution": _object(executed)})
+
+    def _refresh(self) -> None:
+        for id_, record in self._records.groups.items():
+            shown = self._shown.get(id_)
+            if shown is None or shown.revision != record.revision or shown.has_counted(record):
+                prepared, executed = _json(record.prepared.to_dict()), _json(_executed(record))
+                self._shown[id_] = _Shown(record.revision, record.counts, prepared, executed)
+                self._changed.add(id_)
+
+
+def _top(final: bool, summary: Mapping[str, int]) -> dict[str, str]:
+    found = {"final": final, "rank": rank(), "world_size": world_size(), "summary": summary}
+    return {key: _json(value) for key, value in found.items()}
+
+
+def _plan(records: Records) -> dict[str, str]:
+    prepared = records.prepared
+    return {
+        "checks": _json([check.to_dict() for check in prepared.checks]),
+        "order": _json(prepared.order),
+        "conflicts": _json([each._asdict() for each in prepared.conflicts]),
+    }
+
+
+def _differences(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
+    return {key: text for key, text in now.items() if before.get(key) != text}
 
 
 def _json(value: Any) -> str:
@@ -84,17 +130,8 @@ def _json(value: Any) -> str:
 
 
 def _object(members: Mapping[str, str]) -> str:
-    """An object whose values are JSON already."""
-    return _joined(f"{_json(key)}: {text}" for key, text in members.items())
-
-
-def _joined(members: Iterable[str]) -> str:
-    """An object of members that are JSON already, one a line."""
-    return "{" + ",\n".join(members) + "}"
-
-
-def _member_text(key: str, value: Any) -> str:
-    return f"{_json(key)}: {_json(value)}"
+    """An object whose values are JSON already, a member a line."""
+    return "{" + ",\n".join([f"{_json(key)}: {text}" for key, text in members.items()]) + "}"
 
 
 def _executed(group: GroupRecord) -> dict[str, Any]:

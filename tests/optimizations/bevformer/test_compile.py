@@ -1,6 +1,5 @@
 """With the fused operators inside, an encoder layer is one graph."""
 
-import json
 import os
 import re
 import subprocess
@@ -13,6 +12,7 @@ import yaml
 
 from turbo_physai.optimizations.bevformer import attention as fused
 from turbo_physai.optimizations.bevformer.options import SpatialCrossAttentionOptions
+from turbo_physai.report.journal import read
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +41,7 @@ def train(folder, *enabled, options=None):
     )
     assert done.returncode == 0, done.stderr
     (report,) = folder.glob("report-*.json")
-    groups = json.loads(report.read_text())["execution"]
+    groups = read(report)["execution"]
     report.unlink()
     return [float(x) for x in re.findall(r"^step \d+ loss (\S+)", done.stdout, re.M)], groups
 

@@ -1,11 +1,12 @@
 """The attention Function runs fused, or whole on its own code where the operator has a limit."""
 
-import json
 import os
 import subprocess
 import sys
 
 import pytest
+
+from turbo_physai.report.journal import read
 
 from .conftest import EXAMPLE
 
@@ -47,4 +48,4 @@ def test_heads_of_another_width_take_the_original_forward_and_backward(tmp_path,
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"(1, 7, {2 * dim}) True {calls}\n"
     (report,) = tmp_path.glob("report-*.json")
-    assert json.loads(report.read_text())["execution"]["bevformer.msda"]["state"] == "applied"
+    assert read(report)["execution"]["bevformer.msda"]["state"] == "applied"
