@@ -91,7 +91,7 @@ def test_an_unknown_key_names_the_known_ones(faults):
         HEAD + "optimization_groups:\n  - {id: g, option: {}}\n"
     )
     assert (line, key, found) == (5, "optimization_groups[0].option", "an unknown key")
-    assert "id, enabled, options, trust" in accepted
+    assert "id, enabled, optional, options, trust" in accepted
 
 
 def test_a_repeated_key_is_an_error_at_any_depth(faults):

@@ -219,6 +219,51 @@ def test_a_dependency_that_is_never_imported_leaves_its_dependents_not_started(m
     """)
 
 
+@pytest.mark.parametrize("imported", ["", "import pkg", "import pkg.b"])
+def test_an_optional_group_is_skipped_when_nothing_that_it_changes_is_imported(model, imported):
+    model.write({"pkg/a.py": "def f(x): return x\n", "pkg/b.py": "def f(x): return x\n"})
+    model.declare(
+        """
+        group('first', replace('pkg.a.f', 'fast.f'), replace('late.f', 'fast.f')),
+        group('second', replace('late.g', 'fast.f'), depends_on=['first']),
+        group('other', replace('late.h', 'fast.f'))
+        """,
+        first="optional: true",
+        second="optional: true",
+    )
+    model.run(f"""
+        import atexit
+        report = apply()
+        {imported}
+        atexit._run_exitfuncs()
+        assert report.final and report.summary["skipped"] == 2
+        first, second = report.execution["first"], report.execution["second"]
+        assert first.reason == "optional, and never imported: pkg.a.f; never imported: late.f"
+        assert second.reason.startswith("optional, and never imported: late.g")
+        assert state(report, "other") == "not_started"
+    """)
+
+
+@pytest.mark.parametrize(
+    ("late", "ends"),
+    [
+        ("def f(x): return x\n", "not_started"),  # half of it is not what it was made for
+        ("", "blocked"),  # nor is another version of it
+    ],
+)
+def test_an_optional_group_of_which_anything_is_imported_is_judged_as_any_other(model, late, ends):
+    model.write({"pkg/a.py": "def f(x): return x\n", "late.py": late})
+    first = "group('first', replace('pkg.a.f', 'fast.f'), replace('late.f', 'fast.f'))"
+    model.declare(first, first="optional: true")
+    model.run(f"""
+        import atexit
+        report = apply()
+        import pkg.a
+        atexit._run_exitfuncs()
+        assert state(report, "first") == "{ends}", report
+    """)
+
+
 ORDERS = {
     "a circle": (
         "group('a', replace('m.f', 'fast.f'), depends_on=['b']),"

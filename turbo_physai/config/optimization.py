@@ -54,6 +54,8 @@ class GroupEntry:
     Attributes:
         id: id of a Group in the Registry.
         enabled: whether it is to be applied; by default true.
+        optional: whether it is fine that none of its targets is ever imported, as where a package
+            serves several models; by default false.
         options: the values it states, as YAML holds them; by default none.
         trust: the code it was validated on; by default none.
         places: where its parts are stated, for messages, by their path inside the entry, such as
@@ -62,6 +64,7 @@ class GroupEntry:
 
     id: str
     enabled: bool | None = None
+    optional: bool | None = None
     options: Mapping[str, Any] | None = None
     trust: Trust | None = None
     places: Mapping[str, Place] = attrs.field(factory=dict, eq=False)
@@ -218,6 +221,7 @@ def _group(reader: Reader, node: yaml.Node, key: str) -> GroupEntry | None:
         {
             "id": reader.text,
             "enabled": reader.boolean,
+            "optional": reader.boolean,
             "options": options,
             "trust": lambda node, key: _trust(reader, node, key),
         },

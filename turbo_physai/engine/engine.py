@@ -90,13 +90,21 @@ class Engine:
             return self._arrivals.why_late(name, self.finder)
 
         with self._records.lock:
-            for group in self._records.groups.values():
-                if group.state is GroupState.PENDING:
-                    reason = why_unbound(group, self._modules, why_late)
-                    self._transitions.abandon(group, reason)
-                    self._transitions.abandon_dependents()
+            groups = [g for g in self._records.groups.values() if g.state is GroupState.PENDING]
+            reasons = {group.id: why_unbound(group, self._modules, why_late) for group in groups}
+            for group in groups:
+                if group.prepared.entry.optional and not self._has_met(group):
+                    self._transitions.leave_out(group, f"optional, and {reasons[group.id]}")
+            for group in groups:
+                self._transitions.abandon(group, reasons[group.id])
+                self._transitions.abandon_dependents()
             self._records.note_branches()
         self._listener.changed(settled=True)
+
+    def _has_met(self, group: GroupRecord) -> bool:
+        """Whether any module that it changes was imported."""
+        sites = [site for member in group.members for site in member.sites]
+        return any(self._modules.run_of(site) is not None for site in sites)
 
     # Events, from the finder and from the loaders of watched modules.
 

@@ -45,7 +45,7 @@ _ENDS: Final = frozenset(
 )
 # From each state, those that a Group may go on to. It begins as pending, skipped or blocked.
 TRANSITIONS: Final = {
-    GroupState.PENDING: frozenset({GroupState.APPLIED, *_ENDS}),
+    GroupState.PENDING: frozenset({GroupState.APPLIED, GroupState.SKIPPED, *_ENDS}),
     GroupState.APPLIED: _ENDS,
     # Restoring begins in these states, and may fail.
     GroupState.BLOCKED: frozenset({GroupState.FAILED}),

@@ -90,6 +90,10 @@ class Transitions:
         if group.state is GroupState.PENDING:
             self._to(group, GroupState.NOT_STARTED, reason)
 
+    def leave_out(self, group: GroupRecord, reason: str) -> None:
+        """Ends a pending Group that was not needed."""
+        self._to(group, GroupState.SKIPPED, reason)
+
     def abandon_dependents(self) -> None:
         """Ends every Group that depends on one that will never be applied."""
         groups = self._records.groups
