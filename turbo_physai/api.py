@@ -49,14 +49,16 @@ def apply(
     config, it returns the report of that activation.
 
     Args:
-        optimization_config_path: the config; wins over every other way to name one.
-        model: name of a packaged config; case does not matter and ``-`` equals ``_``.
+        optimization_config_path: the config, a path or ``package:file``; wins over every other way
+            to name one.
+        model: the name of a config that ships with turbo_physai or with another installed package;
+            case does not matter and ``-`` equals ``_``.
         log_report: rank 0 writes the whole report to the logger ``turbo_physai`` once it is final,
             other ranks one line.
         strict: ends the process with the exit code 3 as soon as it is certain that a Group which
             should have been applied was not.
         registry: Groups besides those of the config's optimization modules.
-        catalog: configs that may be extended, instead of the packaged ones.
+        catalog: configs that may be extended, instead of those of installed packages.
         force_groups: ids of Groups whose overridable failed checks are let through.
         disable_groups: ids of Groups that are not applied; those that depend on them are skipped.
 
@@ -244,6 +246,6 @@ def _prepare(request: _Request) -> tuple[OptimizationConfig, PreparedExecution]:
     require_valid()
     force, disable = request.force, request.disable
     config = load(request.selected)
-    config = (request.catalog or OptimizationConfigCatalog.packaged()).resolve(config)
+    config = (request.catalog or OptimizationConfigCatalog.installed()).resolve(config)
     off = f"{settings.DISABLE.variable} is set" if settings.DISABLE.flag() else ""
     return config, prepare(config, collect(config, request.registry), force, disable, off)

@@ -178,7 +178,7 @@ def options(
 
     def show() -> None:
         path = select(optimization_config, model)
-        config = OptimizationConfigCatalog.packaged().resolve(load(path))
+        config = OptimizationConfigCatalog.installed().resolve(load(path))
         with program_folders(str(path.parent)):
             prepared = prepare(config, collect(config, None))
         print(as_tables(prepared.groups.values()))

@@ -89,7 +89,7 @@ def test_it_is_not_taken_where_folders_are_not_trusted(somewhere, caplog, monkey
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("x" * 5000, "found nothing that can be read (File name too long)"),
+        ("x" * 5000 + ".yaml", "found nothing that can be read (File name too long)"),
         ("given.yaml/x", "found no file"),
         ("nul\0", "found nothing that can be read"),
         ("/dev/null", "found a device or pipe"),

@@ -43,7 +43,7 @@ def generate(recipe: Path, checkout: Path, registry: Registry | None = None) -> 
             target cannot be found in it.
     """
     own = load(recipe)
-    config = OptimizationConfigCatalog.packaged().resolve(own)
+    config = OptimizationConfigCatalog.installed().resolve(own)
     if not checkout.is_dir():
         found = "nothing" if not checkout.exists() else "a file"
         raise OptimizationConfigError(Fault(str(checkout), found, "the folder of the model's code"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from turbo_physai.config.installed import installed_configs, locate
 from turbo_physai.config.optimization import OptimizationConfig, load
 from turbo_physai.config.selection import packaged_configs
 from turbo_physai.errors import Fault, OptimizationConfigError
@@ -20,12 +21,20 @@ class OptimizationConfigCatalog:
         self._paths = [Path(path) for path in paths]
         self._configs: dict[str, OptimizationConfig] | None = None
         self._is_packaged = False
+        self._has_others = False
 
     @classmethod
     def packaged(cls) -> OptimizationConfigCatalog:
         """The configs that ship with turbo_physai."""
         catalog = cls(packaged_configs().values())
         catalog._is_packaged = True
+        return catalog
+
+    @classmethod
+    def installed(cls) -> OptimizationConfigCatalog:
+        """The configs that ship with turbo_physai and with other installed packages."""
+        catalog = cls.packaged()
+        catalog._has_others = True
         return catalog
 
     @property
@@ -56,8 +65,8 @@ class OptimizationConfigCatalog:
 
     def _find(self, id_: str) -> OptimizationConfig | None:
         if self._is_packaged:
-            # Every process that is activated looks for one of them. Our own files are known to
-            # have ids of their own, and to be written so that those that matter show.
+            # Every process that is activated looks for one of ours. They are known to have ids of
+            # their own, and to be written so that those that matter show.
             stated = f"  id: {id_}\n".encode()
             for path in self._paths:
                 if stated in path.read_bytes():
@@ -67,7 +76,13 @@ class OptimizationConfigCatalog:
     def _load(self) -> dict[str, OptimizationConfig]:
         if self._configs is None:
             configs: dict[str, OptimizationConfig] = {}
-            for path in self._paths:
+            paths = dict.fromkeys(self._paths)
+            if self._has_others:
+                paths |= dict.fromkeys(
+                    locate(each.reference, f"the entry point {each.name} of {each.origin}")
+                    for each in installed_configs()
+                )
+            for path in paths:
                 config = load(path)
                 other = configs.setdefault(config.id, config)
                 if other is not config:

@@ -10,7 +10,7 @@ from typing import Final
 import attrs
 import yaml
 
-from turbo_physai.config.selection import existing, packaged
+from turbo_physai.config.selection import existing, named
 from turbo_physai.config.yaml_reader import Reader
 
 SCHEMA: Final = "turbophysai/runtime-config/v1"
@@ -43,8 +43,8 @@ class RuntimeConfig:
 def select_runtime(
     path: str | os.PathLike[str] | None = None, model: str | None = None
 ) -> Path | None:
-    """The absolute path of the RuntimeConfig to use: `path`, else the packaged one of `model`; None
-    if there is none.
+    """The absolute path of the RuntimeConfig to use: `path`, else ``runtime.yaml`` beside
+    the config of `model`; None if there is none.
 
     Raises:
         OptimizationConfigNotFoundError: what was asked for is not there.
@@ -52,7 +52,7 @@ def select_runtime(
     if path is not None:
         return existing(path, "runtime_config", "a RuntimeConfig")
     if model is not None:
-        beside = packaged(model).with_name("runtime.yaml")
+        beside = named(model).with_name("runtime.yaml")
         return beside if beside.is_file() else None
     return None
 

@@ -8,10 +8,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from turbo_physai.errors import OptimizationConfigNotFoundError
+from turbo_physai.config.installed import installed_configs, locate, normalized
+from turbo_physai.errors import OptimizationConfigNotFoundError, did_you_mean
 from turbo_physai.process import settings
 from turbo_physai.process.command import is_path_safe
 from turbo_physai.process.messages import warn
+from turbo_physai.process.variables import is_name
 
 DEFAULT: Final = Path("turbophysai_configs/default/optimization.yaml")
 COMMON: Final = "common"
@@ -25,10 +27,9 @@ def select(
 ) -> Path:
     """The absolute path of the config to use.
 
-    The first of: `path`; the packaged config of `model`; the file that the variable
-    TURBO_PHYSAI_OPTIMIZATION_CONFIG names; ``turbophysai_configs/default/optimization.yaml`` under
-    the working directory; the packaged common config. A config that nobody has named is used with a
-    warning.
+    The first of: `path`; the config of `model`; what the variable TURBO_PHYSAI_OPTIMIZATION_CONFIG
+    names; ``turbophysai_configs/default/optimization.yaml`` under the working directory; the
+    packaged common config. A config that nobody has named is used with a warning.
 
     Args:
         from_folder: whether the working directory may hold the config; never if python was told to
@@ -39,11 +40,11 @@ def select(
         TypeError: `path` or `model` is of another type.
     """
     if path is not None:
-        return existing(path, "optimization_config_path", "an OptimizationConfig")
+        return config_file(path, "optimization_config_path")
     if model is not None:
-        return packaged(model)
-    if named := settings.OPTIMIZATION_CONFIG.text():
-        return existing(named, settings.OPTIMIZATION_CONFIG.variable, "an OptimizationConfig")
+        return named(model)
+    if stated := settings.OPTIMIZATION_CONFIG.text():
+        return config_file(stated, settings.OPTIMIZATION_CONFIG.variable)
     if os.path.isfile(DEFAULT):  # noqa: PTH113 - False where the folder may not be entered
         absolute = DEFAULT.absolute()
         if from_folder and not is_path_safe():
@@ -53,17 +54,34 @@ def select(
     return packaged(COMMON)
 
 
-def packaged(model: str) -> Path:
-    """The packaged config of `model`; case does not matter and ``-`` equals ``_``."""
+def named(model: str) -> Path:
+    """The config of a model: a packaged one, or one that an installed package ships under that
+    name. Case does not matter and ``-`` equals ``_``.
+
+    Raises:
+        OptimizationConfigNotFoundError: there is none, or several packages ship one.
+        TypeError: `model` is no text.
+    """
     if not isinstance(model, str):
-        raise TypeError(f"model is the name of a packaged config, found {model!r}")
-    configs = packaged_configs()
-    name = model.lower().replace("-", "_")
-    if name not in configs:
+        raise TypeError(f"model is the name of a config, found {model!r}")
+    name = normalized(model)
+    ours = packaged_configs()
+    if name in ours:  # these names are taken, so nothing else has to be looked for
+        return ours[name]
+    installed = installed_configs()
+    found = [each for each in installed if each.name == name]
+    if len(found) > 1:
+        both = " and ".join(f"{each.origin} ({each.reference})" for each in found)
         raise OptimizationConfigNotFoundError(
-            f"model: found {model!r}; accepted: {', '.join(configs)}"
+            f"model: found {model!r} in {both}; accepted: a name that one installed package has. "
+            f"--optimization-config package:file names one of them"
         )
-    return configs[name]
+    if not found:
+        names = [*ours, *dict.fromkeys(each.name for each in installed)]
+        raise OptimizationConfigNotFoundError(
+            f"model: found {model!r}; accepted: {', '.join(names)}{did_you_mean(name, names)}"
+        )
+    return locate(found[0].reference, f"the entry point {name} of {found[0].origin}")
 
 
 def packaged_configs() -> dict[str, Path]:
@@ -72,6 +90,24 @@ def packaged_configs() -> dict[str, Path]:
     folder = Path(import_module("turbo_physai.model_configs").__path__[0])
     files = (each / "optimization.yaml" for each in sorted(folder.iterdir()))
     return {file.parent.name: file for file in files if file.is_file()}
+
+
+def packaged(model: str) -> Path:
+    """The config that ships with turbo_physai for `model`."""
+    return packaged_configs()[model]
+
+
+def config_file(config: str | os.PathLike[str], source: str) -> Path:
+    """The absolute path of the config that `source` has named: by its path, by the name of its
+    model, or as ``package:file``.
+
+    Raises:
+        OptimizationConfigNotFoundError: it is not there.
+        TypeError: it is no path.
+    """
+    if isinstance(config, str) and is_name(config):
+        return locate(config, source) if ":" in config else named(config)
+    return existing(config, source, "an OptimizationConfig")
 
 
 def existing(path: str | os.PathLike[str], source: str, kind: str) -> Path:

@@ -17,7 +17,12 @@ from turbo_physai.process.variables import absolute, make_paths_absolute
 BOOTSTRAP: Final = str(Path(__file__).parent / "bootstrap")
 
 
-MODEL: Final = Setting("", "text", "Use the packaged config of a model.", "--model NAME")
+MODEL: Final = Setting(
+    "",
+    "text",
+    "Use the config of a model; `turbo-physai models` lists them.",
+    "--model NAME",
+)
 
 # The options that both launchers have.
 SHARED: Final = (MODEL, *(setting for setting in settings.ALL if setting.option))

@@ -26,15 +26,15 @@ class Setting(NamedTuple):
 
     Attributes:
         variable: its name.
-        kind: a ``flag`` is on or off, a ``path`` one file or folder, ``ids`` have commas between
-            them, a ``text`` is anything.
+        kind: a ``flag`` is on or off, a ``path`` one file or folder, a ``config`` a file or a name,
+            ``ids`` have commas between them, a ``text`` is anything.
         help: what it is for.
         option: the option of the launchers that sets it, with its metavariable.
         is_internal: whether processes of ours set it for those below, and users do not.
     """
 
     variable: str
-    kind: Literal["flag", "path", "ids", "text"]
+    kind: Literal["flag", "path", "config", "ids", "text"]
     help: str
     option: str = ""
     is_internal: bool = False
@@ -77,9 +77,10 @@ class Setting(NamedTuple):
 
 OPTIMIZATION_CONFIG: Final = Setting(
     "TURBO_PHYSAI_OPTIMIZATION_CONFIG",
-    "path",
-    "Use this OptimizationConfig. The variable activates every Python process that sees it.",
-    "--optimization-config FILE",
+    "config",
+    "Use this OptimizationConfig: a file, a model's name or package:file. The variable activates "
+    "every Python process that sees it.",
+    "--optimization-config CONFIG",
 )
 RUNTIME_CONFIG: Final = Setting(
     "TURBO_PHYSAI_RUNTIME_CONFIG",

@@ -29,9 +29,19 @@ def require_valid(environment: MutableMapping[str, str] = os.environ) -> None:
 def make_paths_absolute(environment: MutableMapping[str, str] = os.environ) -> None:
     """Lets processes that start in another folder find what relative paths mean in this one."""
     for setting in settings.ALL:
-        path = setting.text(environment) if setting.kind == "path" else None
-        if path is not None:
-            environment[setting.variable] = absolute(path)
+        value = setting.text(environment)
+        is_path = setting.kind == "path" or (setting.kind == "config" and not is_name(value or ""))
+        if value is not None and is_path:
+            environment[setting.variable] = absolute(value)
+
+
+def is_name(config: str) -> bool:
+    """Whether a ``config`` names a model, or is ``package:file``. A path to a file has a folder or
+    an ending: ``./config`` or ``config.yaml``."""
+    package, colon, file = config.partition(":")
+    if colon:
+        return bool(file) and all(part.isidentifier() for part in package.split("."))
+    return config.replace("-", "_").isidentifier()
 
 
 def absolute(path: str) -> str:
