@@ -41,6 +41,10 @@ class OptimizationConfigCatalog:
     def ids(self) -> tuple[str, ...]:
         return tuple(self._load())
 
+    def get(self, id_: str) -> OptimizationConfig | None:
+        """The config of an id, without what it extends; None if there is none."""
+        return self._find(id_)
+
     def resolve(self, config: OptimizationConfig) -> OptimizationConfig:
         """`config` with everything it extends merged under it; itself if it extends nothing.
 

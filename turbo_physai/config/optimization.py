@@ -29,11 +29,26 @@ T = TypeVar("T", bound=attrs.AttrsInstance)
 
 @attrs.frozen
 class Trust:
-    """The hashes of the target code a Group was validated on, per target."""
+    """The hashes of the target code a Group was validated on, per target.
+
+    Attributes:
+        source_hashes, ast_hashes, artifact_hashes: per target.
+        file: the config that states them.
+    """
 
     source_hashes: Hashes = attrs.field(factory=dict)
     ast_hashes: Hashes = attrs.field(factory=dict)
     artifact_hashes: Hashes = attrs.field(factory=dict)
+    file: Path | None = attrs.field(default=None, eq=False)
+
+    @property
+    def hashes(self) -> dict[str, Hashes]:
+        """By the name of their kind in a config."""
+        return {
+            "source_hashes": self.source_hashes,
+            "ast_hashes": self.ast_hashes,
+            "artifact_hashes": self.artifact_hashes,
+        }
 
 
 @attrs.frozen
@@ -266,7 +281,7 @@ def _trust(reader: Reader, node: yaml.Node, key: str) -> Trust | None:
             "artifact_hashes": hashes("artifact-v1"),
         },
     )
-    return None if values is None else Trust(**values)
+    return None if values is None else Trust(**values, file=reader.file)
 
 
 def _ids_once(reader: Reader, entries: tuple[GroupEntry, ...]) -> None:

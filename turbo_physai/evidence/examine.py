@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.machinery import ModuleSpec
 from inspect import Signature
 from typing import NamedTuple
@@ -169,7 +170,8 @@ def trusted(path: str, source: Source, trust: Trust) -> Check:
     if by_tree_now in by_tree and by_source_now not in by_source:
         return _compare("ast_hash", path, by_tree, by_tree_now, source)
     now = by_source_now if by_source else by_tree_now
-    return _compare(name, path, by_source or by_tree, now, source)
+    changed = partial(_change, path, source, trust)
+    return _compare(name, path, by_source or by_tree, now, source, changed)
 
 
 def _uncomparable(
@@ -186,10 +188,29 @@ def _not_compared(name: str, path: str, stated: str, reason: str) -> Check:
     return Check(name, "fail", path, stated, "code without a hash", reason)
 
 
-def _compare(name: str, path: str, expected: tuple[str, ...], actual: str, source: Source) -> Check:
-    outcome = "pass" if actual in expected else "fail"
-    reason = "" if outcome == "pass" else f"the code at {source.place} is not what was validated"
-    return Check(name, outcome, path, " or ".join(expected), actual, reason)  # type: ignore[arg-type]
+def _change(path: str, source: Source, trust: Trust) -> str:
+    """What has changed first, where the source that was validated is kept."""
+    from turbo_physai.evidence import validated  # wanted where something is wrong
+
+    segments = validated.read(trust, path)
+    if segments is None or not isinstance(source.found, Definition):
+        return ""
+    change = validated.first_change(segments, source.found)
+    return f": {change}" if change else ", though only in formatting or comments"
+
+
+def _compare(
+    name: str,
+    path: str,
+    expected: tuple[str, ...],
+    actual: str,
+    source: Source,
+    change: Callable[[], str] = str,
+) -> Check:
+    if actual in expected:
+        return Check(name, "pass", path, " or ".join(expected), actual)
+    reason = f"the code at {source.place} is not what was validated{change()}"
+    return Check(name, "fail", path, " or ".join(expected), actual, reason)
 
 
 def _names_itself(path: str, target: Definition) -> Iterator[Check]:

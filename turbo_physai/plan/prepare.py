@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import Any
 
-import attrs
-
 from turbo_physai.config import GroupEntry, OptimizationConfig, Trust
 from turbo_physai.declarations import Registry
 from turbo_physai.declarations.names import ObjectPath, overlap
@@ -166,7 +164,7 @@ def _unknown_targets(entries: Sequence[GroupEntry], registry: Registry) -> list[
         accepted = f"a target of the Group: {', '.join(targets)}"
         faults += [
             entry.fault(f"trust.{kind}", repr(target), accepted)
-            for kind, hashes in attrs.asdict(entry.trust).items()
+            for kind, hashes in entry.trust.hashes.items()
             for target in hashes
             if target not in targets
         ]

@@ -171,7 +171,7 @@ def _branches(member: MemberRecord) -> dict[str, int] | None:
 
 
 def _config(config: OptimizationConfig) -> dict[str, Any]:
-    return attrs.asdict(config, filter=lambda field, _: field.name != "places")
+    return attrs.asdict(config, filter=lambda field, _: field.name not in ("places", "file"))
 
 
 def _fields(value: attrs.AttrsInstance | None) -> dict[str, Any] | None:
