@@ -10,17 +10,13 @@ from typing import Annotated
 
 import typer
 
-from turbo_physai.authoring.generate import generate as generate_config
-from turbo_physai.authoring.options_table import as_tables
-from turbo_physai.config import OptimizationConfigCatalog, load, select
-from turbo_physai.errors import Fault, OptimizationConfigError
+from turbo_physai.commands import inspect, optimization
+from turbo_physai.evidence.packages import version
 from turbo_physai.launch import annotations as given
-from turbo_physai.launch.activation import program_folders
-from turbo_physai.launch.checks import CONFIG_ERROR, require
+from turbo_physai.launch.checks import CONFIG_ERROR
 from turbo_physai.launch.command import become
 from turbo_physai.launch.options import Options
 from turbo_physai.launch.runtime import Runtime
-from turbo_physai.plan import collect, prepare
 from turbo_physai.report.merge import NoReportsError, merge
 from turbo_physai.report.show import as_markdown, as_text
 
@@ -33,10 +29,25 @@ app = typer.Typer(
 )
 report = typer.Typer(no_args_is_help=True, help="Look at what a run has done.")
 app.add_typer(report, name="report")
-optimization = typer.Typer(
-    no_args_is_help=True, help="Make OptimizationConfigs, and see their options."
-)
-app.add_typer(optimization, name="optimization")
+app.add_typer(optimization.app, name="optimization")
+app.command()(inspect.models)
+app.command()(inspect.doctor)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(f"turbo_physai {version('turbo_physai')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version_: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Faster Physical-AI training without touching the model's source."""
 
 
 # Everything after the command's name belongs to the command.
@@ -119,71 +130,6 @@ def show(
     else:
         print(as_text(merged) if format_ is Format.TEXT else as_markdown(merged))
     sys.exit(0 if merged.is_complete else 1)
-
-
-@optimization.command()
-def generate(
-    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A config without trust.")],
-    checkout: Annotated[
-        Path, typer.Option(metavar="DIR", help="The validated code: the folder on sys.path.")
-    ],
-    output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write it here, not to the terminal.")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
-) -> None:
-    """Make a config that trusts the code of a checkout, and no other, from a recipe. The modules
-    that the recipe names are looked for in DIR, beside the recipe, in the working directory, and
-    where python looks."""
-    made: list[str] = []
-
-    def make() -> None:
-        _refuse_overwriting(output, recipe, force=force)
-        with program_folders(str(recipe.absolute().parent)):
-            made.append(generate_config(recipe.absolute(), checkout.absolute()))
-
-    require(make)
-    if output is None:
-        print(made[0], end="")
-    else:
-        require(lambda: _write(output, made[0], force=force))
-
-
-def _refuse_overwriting(output: Path | None, recipe: Path, *, force: bool) -> None:
-    if output is None or not output.exists():
-        return
-    if recipe.exists() and output.samefile(recipe):
-        fault = Fault("--output", f"{output}, the recipe itself", "another file")
-    elif not force:
-        fault = Fault("--output", f"{output}, which exists", "a new file, or --force to replace it")
-    else:
-        return
-    raise OptimizationConfigError(fault)
-
-
-def _write(output: Path, text: str, *, force: bool) -> None:
-    try:
-        with output.open("w" if force else "x", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        found = f"{output}: {error.strerror}"
-        raise OptimizationConfigError(Fault("--output", found, "a file to write")) from error
-
-
-@optimization.command()
-def options(
-    model: given.Model = None, optimization_config: given.OptimizationConfigFile = None
-) -> None:
-    """Show the options of each Group: type, default, value in a config, and what it is for."""
-
-    def show() -> None:
-        path = select(optimization_config, model)
-        config = OptimizationConfigCatalog.installed().resolve(load(path))
-        with program_folders(str(path.parent)):
-            prepared = prepare(config, collect(config, None))
-        print(as_tables(prepared.groups.values()))
-
-    require(show)
 
 
 def main() -> None:

@@ -1,7 +1,13 @@
-"""`turbo-physai optimization` makes configs from recipes, and shows the options of Groups."""
+"""`turbo-physai optimization` makes configs from recipes, shows them, compares and checks them."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parents[2]
 CLI = ("-m", "turbo_physai.cli", "optimization")
 GENERATE = (*CLI, "generate", "recipes/recipe.yaml", "--checkout", "checkout")
 
@@ -140,3 +146,167 @@ def test_showing_options_imports_no_torch(project):
     shown = project.run(show)
     assert 'visibility  "first_item" | "per_item"' in shown
     assert "bevformer.compile.encoder (not enabled)\n" in shown
+
+
+MODEL = """\
+def f(x, scale=2):
+    # what it is worth
+    if x > 0:
+        y = x * scale
+        return y
+    return 0
+
+
+def g(x):
+    return x
+"""
+
+
+@pytest.fixture
+def trusted(project):
+    """A config that trusts the code in `checkout`, with that code kept beside it."""
+    fast = "def f(x, scale=2): return x * scale\n\ndef g(x): return x\n"
+    project.write({"checkout/model.py": MODEL, "fast.py": fast})
+    project.declare(
+        "group('f', replace('model.f', 'fast.f')), group('g', replace('model.g', 'fast.g'))"
+    )
+    (project.path / "optimization.yaml").rename(project.path / "recipe.yaml")
+    made = ("--output", "made.yaml", "--keep-source")
+    project.python(*CLI, "generate", "recipe.yaml", "--checkout", "checkout", *made)
+    return project
+
+
+APPLIED = "Group  decision  reason\nf      apply\ng      apply\n"
+CHECK = (*CLI, "check", "--optimization-config", "made.yaml", "--checkout", "checkout")
+
+
+def test_a_check_says_what_would_become_of_each_group(trusted):
+    done = trusted.python(*CHECK)
+    assert done.stdout == APPLIED
+    told = json.loads(trusted.python(*CHECK, "--json").stdout)
+    assert told["order"] == ["f", "g"]
+    assert told["changes"] == {}
+
+
+def change(project, before, after):
+    file = project.path / "checkout/model.py"
+    assert before in file.read_text()
+    file.write_text(file.read_text().replace(before, after))
+
+
+def test_a_line_that_changed_blocks_its_group_alone_and_is_named(trusted):
+    change(trusted, "y = x * scale", "y = x + scale")
+    shown = trusted.python(*CHECK, code=1).stdout
+    assert "line 4 is 'y = x + scale', not 'y = x * scale'" in " ".join(shown.split())
+    assert "\ng      apply\n" in shown
+    diff = "-        y = x * scale\n+        y = x + scale\n"
+    assert diff in shown
+    assert diff in json.loads(trusted.python(*CHECK, "--json", code=1).stdout)["changes"]["model.f"]
+    forced = trusted.python(*CHECK, "--force-group", "f").stdout
+    assert "\nf      apply (forced)\n" in forced
+
+    trusted.write({"main.py": "import model; print(model.f(1), model.g(1))\n"})
+    run = ("-m", "turbo_physai.run", "--optimization-config", "made.yaml", "main.py")
+    path = f"{trusted.path}/checkout:{trusted.path}:{ROOT}"
+    done = trusted.python(*run, PYTHONPATH=path)
+    assert done.stdout == "3 1\n"
+    assert "line 4 is 'y = x + scale', not 'y = x * scale'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("# what it is worth", "# what it costs"),
+        ("    if x > 0:\n", "\n\n    if (x > 0):\n"),
+        ("def g(x):", "def h(x):\n    return 1\n\n\ndef g(x):"),
+    ],
+)
+def test_formatting_comments_and_other_code_change_nothing(trusted, before, after):
+    change(trusted, before, after)
+    assert trusted.python(*CHECK).stdout == APPLIED
+
+
+def test_without_the_kept_source_hashes_decide_alone(trusted):
+    (trusted.path / "made.source.json").unlink()
+    change(trusted, "y = x * scale", "y = x + scale")
+    shown = trusted.python(*CHECK, code=1).stdout
+    assert "is not what was validated: expected source-v1:" in " ".join(shown.split())
+    assert "y = x" not in shown
+
+
+def test_a_kept_source_that_is_not_what_the_hashes_stand_for_is_not_shown(trusted):
+    kept = trusted.path / "made.source.json"
+    kept.write_text(kept.read_text().replace("x * scale", "x - scale"))
+    change(trusted, "y = x * scale", "y = x + scale")
+    assert "x - scale" not in trusted.python(*CHECK, code=1).stdout
+
+
+def test_two_checkouts_are_compared_by_the_targets_of_a_config(trusted):
+    shutil.copytree(trusted.path / "checkout", trusted.path / "other")
+    both = (*CLI, "diff", "checkout", "other", "--optimization-config", "made.yaml")
+    assert trusted.python(*both).stdout == ""
+    change(trusted, "def g(x):\n    return x", "def g(x):\n    return -x")
+    shown = trusted.python(*both, code=1).stdout
+    assert shown.startswith("model.g\n--- validated\n")
+    assert "-    return -x\n+    return x\n" in shown
+    change(trusted, "def g", "def gone")
+    assert "checkout: the module has no 'g'" in trusted.python(*both, code=1).stdout
+
+
+def test_two_configs_are_compared_by_what_they_state(recipe):
+    other = recipe.path / "recipes/other.yaml"
+    text = (recipe.path / "recipes/recipe.yaml").read_text()
+    other.write_text(
+        text.replace("mode: b", "mode: a").replace("id: h", "id: h\n    optional: true")
+    )
+    both = (*CLI, "diff", "recipes/recipe.yaml", "recipes/other.yaml")
+    rows = [line.split() for line in recipe.python(*both, code=1).stdout.splitlines()]
+    assert rows == [
+        ["key", "old", "new"],
+        ["optimization_groups[g].options.mode", "b", "a"],
+        ["optimization_groups[h].optional", "True"],
+    ]
+    assert recipe.python(*both[:-1], "recipes/recipe.yaml").stdout == ""
+
+
+def test_everything_that_is_wrong_in_configs_is_said_at_once(recipe):
+    folder = recipe.path / "recipes"
+    text = (folder / "recipe.yaml").read_text()
+    (folder / "wrong.yaml").write_text(text.replace("mode: b", "mod: b").replace("id: h", "id: i"))
+    files = ("recipes/recipe.yaml", "recipes/wrong.yaml", "recipes/absent.yaml")
+    done = recipe.python(*CLI, "validate", *files, code=2)
+    assert done.stdout == f"{folder}/recipe.yaml: valid, 2 Groups, 1 of them enabled\n"
+    assert "options.mod: found an unknown option" in done.stderr
+    assert "found 'i'; accepted: a declared Group" in done.stderr
+    assert "CONFIG: found no file at" in done.stderr
+
+
+def test_each_value_is_shown_with_the_place_that_states_it(recipe):
+    show = (*CLI, "show", "--optimization-config", "recipes/recipe.yaml")
+    told = {v["key"]: v for v in json.loads(recipe.python(*show, "--json").stdout)}
+    mode = told["optimization_groups[g].options.mode"]
+    file = recipe.path / "recipes/recipe.yaml"
+    line = [i for i, text in enumerate(file.read_text().splitlines(), 1) if "mode: b" in text]
+    assert mode == {**mode, "value": "b", "origin": f"{file}:{line[0]}"}
+    assert told["optimization_groups[g].options.factor"]["origin"] == "default"
+    shown = recipe.python(*show).stdout
+    assert "  options.mode" in shown
+    assert f"recipes/recipe.yaml:{line[0]}\n" in shown
+
+
+def test_the_commit_of_a_clean_checkout_can_be_stated(recipe):
+    stated = (*GENERATE, "--commit")
+    assert "found no commit" in recipe.python(*stated, code=2).stderr
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "x"]):
+        who = ("-c", "user.name=t", "-c", "user.email=t@example.com")
+        subprocess.run(["git", "-C", str(recipe.path / "checkout"), *who, *command], check=True)
+    made = recipe.python(*stated).stdout
+    commit = subprocess.run(
+        ["git", "-C", str(recipe.path / "checkout"), "rev-parse", "HEAD"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
+    assert f"commits:\n      - {commit}" in made or f"- {commit}" in made
+    (recipe.path / "checkout/model.py").write_text("def f(): return 1\n")
+    assert "changed files" in recipe.python(*stated, code=2).stderr

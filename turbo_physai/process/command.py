@@ -21,6 +21,7 @@ _LAUNCHERS: Final = frozenset(
         "torch.distributed.run",
         "torchrun",
         "turbo-physai",
+        "turbo_physai",
         "turbo_physai.cli",
     }
 )
