@@ -1,8 +1,10 @@
 """`turbo-physai optimization` makes configs from recipes, shows them, compares and checks them."""
 
 import json
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -310,3 +312,110 @@ def test_the_commit_of_a_clean_checkout_can_be_stated(recipe):
     assert f"commits:\n      - {commit}" in made or f"- {commit}" in made
     (recipe.path / "checkout/model.py").write_text("def f(): return 1\n")
     assert "changed files" in recipe.python(*stated, code=2).stderr
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    """What `init` writes, with a folder beside it."""
+    folder = tmp_path_factory.mktemp("init")
+    begun = cli(folder, "init", "swift-attention")
+    assert begun.returncode == 0, begun.stderr
+    return folder / "swift-attention"
+
+
+def cli(folder, *arguments, path=""):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("TURBO_", "PYTHON"))}
+    environment |= {"PYTHONPATH": f"{path}:{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment["TURBO_PHYSAI_REPORT_DIR"] = str(folder / "reports")
+    command = [sys.executable, *(CLI if arguments[0] in ("init", "generate", "check") else ())]
+    return subprocess.run(
+        [*command, *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+def test_what_is_begun_passes_its_own_tests(begun):
+    pytest.importorskip("torch")
+    done = cli(begun, "-m", "pytest", "-q", path=begun)
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
+
+
+def test_nothing_is_overwritten(begun):
+    before = {file: file.read_text() for file in begun.rglob("*.*") if file.is_file()}
+    error = cli(begun.parent, "init", "swift-attention").stderr
+    assert "found a folder with files in it; accepted: a folder that is new or empty" in error
+    assert {file: file.read_text() for file in before} == before
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("9lives", "accepted: letters, digits, - and _, a letter first"),
+        ("BEVFormer", "a model of turbo_physai's own"),
+        ("json", "a package that can be imported already"),
+    ],
+)
+def test_a_name_that_no_package_can_have_is_refused(tmp_path, name, found):
+    done = cli(tmp_path, "init", name)
+    assert done.returncode == 2
+    assert found in done.stderr
+    assert not any(tmp_path.iterdir())
+
+
+# A model that the templates know nothing of.
+OTHER_MODEL = """\
+def score(boxes, weight=1.0):
+    total = 0.0
+    for box in boxes:
+        total += box * weight
+    return total
+"""
+OTHER_CATALOG = """\
+from turbo_physai import group, replace
+GROUPS = (
+    group("swift_attention.score", replace("zoo.head.score", "swift_attention.replacements.score")),
+)
+"""
+OTHER_REPLACEMENT = "def score(boxes, weight=1.0):\n    return weight * sum(boxes)\n"
+
+
+@pytest.mark.slow
+def test_it_is_edited_generated_checked_installed_elsewhere_and_run_by_its_name(begun, tmp_path):
+    pytest.importorskip("setuptools", "77")
+    package, model = begun / "swift_attention", tmp_path / "model"
+    (model / "zoo").mkdir(parents=True)
+    (model / "zoo/__init__.py").touch()
+    (model / "zoo/head.py").write_text(OTHER_MODEL)
+    (model / "train.py").write_text("from zoo.head import score\nprint(score([1.0, 2.0]))\n")
+    (package / "catalog.py").write_text(OTHER_CATALOG)
+    (package / "replacements.py").write_text(OTHER_REPLACEMENT)
+    recipe = package / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace(".rms_norm", ".score"))
+    files = ("swift_attention/recipe.yaml", "--output", "swift_attention/optimization.yaml")
+    trust = ("--checkout", str(model), "--keep-source", "--force")
+    done = cli(begun, "generate", *files, *trust, path=begun)
+    assert done.returncode == 0, done.stderr
+    check = ("check", "--optimization-config", files[2], "--checkout", str(model))
+    assert "swift_attention.score  apply" in cli(begun, *check, path=begun).stdout
+
+    elsewhere = tmp_path / "elsewhere"
+    pip = ("-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation")
+    done = cli(begun, *pip, "--target", str(elsewhere), ".")
+    assert done.returncode == 0, done.stderr
+    run = ("-m", "turbo_physai.run", "--strict", "--model", "Swift-Attention", "train.py")
+    done = cli(model, *run, path=elsewhere)
+    assert (done.returncode, done.stdout) == (0, "3.0\n"), done.stderr
+
+    head = model / "zoo/head.py"
+    head.write_text(OTHER_MODEL.replace("total += box", "# soon\n        total  +=  box"))
+    assert cli(model, *run, path=elsewhere).returncode == 0
+    head.write_text(OTHER_MODEL.replace("total += box", "total -= box"))
+    done = cli(model, *run, path=elsewhere)
+    assert done.returncode == 3
+    assert "line 4 is 'total -= box * weight', not 'total += box * weight'" in done.stderr

@@ -11,6 +11,7 @@ import typer
 
 from turbo_physai.authoring import decisions, resolved
 from turbo_physai.authoring.generate import Generated, generate_with_sources
+from turbo_physai.authoring.init import init as begin
 from turbo_physai.authoring.options_table import as_tables
 from turbo_physai.commands.output import AsJson, print_json, print_table
 from turbo_physai.config import select
@@ -43,6 +44,22 @@ def _made(step: Callable[[], T]) -> T:
 
 def _config(argument: str, name: str) -> Path:
     return _made(lambda: config_file(argument, name))
+
+
+@app.command()
+def init(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the package and its model.")],
+    directory: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write it here, not into ./NAME.")
+    ] = None,
+) -> None:
+    """Begin a package that ships Groups: a catalog, a replacement, a recipe, tests that pass and a
+    README that says how to make it yours. Nothing is overwritten."""
+    folder = (directory or Path(name)).absolute()
+    written = _made(lambda: begin(name, folder))
+    for file in written:
+        print(file.relative_to(folder))
+    print(f"\nNext: see {folder / 'README.md'}")
 
 
 @app.command()
