@@ -198,6 +198,10 @@ def _apply(
     if settings.DISABLE.flag():
         report.changed()
         return report
+    if settings.MEASURE.text() is not None:
+        from turbo_physai import measure
+
+        measure.start(report)
     engine = Engine(records, report)
     atexit.register(lambda: report.observer.end(engine.close))
     engine.start()

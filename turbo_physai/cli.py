@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from turbo_physai.commands import inspect, optimization
+from turbo_physai.commands.compare import compare
 from turbo_physai.evidence.packages import version
 from turbo_physai.launch import annotations as given
 from turbo_physai.launch.checks import CONFIG_ERROR
@@ -30,6 +31,8 @@ app = typer.Typer(
 report = typer.Typer(no_args_is_help=True, help="Look at what a run has done.")
 app.add_typer(report, name="report")
 app.add_typer(optimization.app, name="optimization")
+# As with `run`, everything after the command's name belongs to the command.
+app.command(context_settings={"allow_interspersed_args": False})(compare)
 app.command()(inspect.models)
 app.command()(inspect.doctor)
 
@@ -53,9 +56,7 @@ def _options(
 # Everything after the command's name belongs to the command.
 @app.command(context_settings={"allow_interspersed_args": False})
 def run(
-    command: Annotated[
-        list[str], typer.Argument(metavar="COMMAND", help="Any command and its arguments.")
-    ],
+    command: given.Command,
     model: given.Model = None,
     optimization_config: given.OptimizationConfigFile = None,
     runtime_config: given.RuntimeConfigFile = None,

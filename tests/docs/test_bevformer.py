@@ -34,6 +34,14 @@ def test_every_group_of_the_config_has_a_row_and_every_row_a_group():
     assert set(rows) <= set(collect(config, None).ids)
 
 
+def test_the_groups_that_let_the_repository_run_are_declared_so():
+    config, ids = configured()
+    table = GUIDE.partition("Groups that let the repository run")[2].partition("\nGroups that")[0]
+    registry = collect(config, None)
+    declared = {id_ for id_ in ids if registry[id_].compatibility}
+    assert declared == set(re.findall(r"^\| `([\w.]+)` \|", table, re.MULTILINE))
+
+
 def test_every_group_that_is_mentioned_exists():
     config, _ = configured()
     mentioned = re.findall(r"`((?:mmcv|mmdet3d|bevformer)\.[\w.]+)`", GUIDE)

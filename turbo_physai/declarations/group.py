@@ -29,6 +29,7 @@ class Group:
         depends_on: ids of Groups that must be applied before this one binds.
         compatibility_check: path of ``check(context) -> CompatibilityResult``, run once.
         options: the attrs class whose fields are its options.
+        compatibility: whether it is there to let a repository run, not to make it faster.
     """
 
     id: str
@@ -36,6 +37,7 @@ class Group:
     depends_on: tuple[str, ...] = ()
     compatibility_check: ObjectPath | None = None
     options: type[Any] = NoOptions
+    compatibility: bool = False
 
     @property
     def changes_imports(self) -> bool:
@@ -49,6 +51,7 @@ def group(
     depends_on: Sequence[str] = (),
     compatibility_check: str | None = None,
     options: type[Any] = NoOptions,
+    compatibility: bool = False,
 ) -> Group:
     """Declares a Group.
 
@@ -61,10 +64,13 @@ def group(
             int, float, str, Literal, Any, ``tuple[T, ...]``, ``list[T]``, ``dict[str, T]`` and
             unions), its default, and a help text; see `option`. Wrapper factories and checks get
             an instance of it. By default there are no options.
+        compatibility: True if the Group is there to let a repository run at all, on a newer PyTorch
+            or without a GPU, and not to make it faster. ``turbo-physai compare --only-compat``
+            keeps such Groups on both sides.
 
     Raises:
-        TypeError: a member is no declaration, `depends_on` is a plain text, or `options` is not
-            such a class.
+        TypeError: a member is no declaration, `depends_on` is a plain text, `options` is not such
+            a class, or `compatibility` is no bool.
         ValueError: the id is malformed, there are no members, the members mix Replacements with
             import-compatibility declarations, or two of them change the same path.
     """
@@ -95,5 +101,7 @@ def group(
         options_of(options)
     except TypeError as error:
         raise TypeError(f"Group {id}: options: {error}") from None
+    if not isinstance(compatibility, bool):
+        raise TypeError(f"Group {id}: compatibility: found {compatibility!r}; accepted: a bool")
     needed = texts(depends_on, f"Group {id}: depends_on")
-    return Group(id, members, needed, check, options)
+    return Group(id, members, needed, check, options, compatibility)

@@ -16,6 +16,9 @@ def _option(setting: Setting) -> Any:
     return typer.Option(name, metavar=metavar or None, help=setting.help)
 
 
+Command = Annotated[
+    list[str], typer.Argument(metavar="COMMAND", help="Any command and its arguments.")
+]
 Model = Annotated[str | None, _option(MODEL)]
 OptimizationConfigFile = Annotated[str | None, _option(settings.OPTIMIZATION_CONFIG)]
 RuntimeConfigFile = Annotated[str | None, _option(settings.RUNTIME_CONFIG)]

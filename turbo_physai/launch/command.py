@@ -26,7 +26,7 @@ def become(command: Sequence[str], options: Options, runtime: Runtime) -> NoRetu
     if options.is_off:
         options.export(os.environ)
     else:
-        require(runtime.apply, lambda: _export_valid(options))
+        require(runtime.apply, lambda: export_valid(options))
     sys.stdout.flush()
     try:
         os.execvp(command[0], list(command))
@@ -36,7 +36,12 @@ def become(command: Sequence[str], options: Options, runtime: Runtime) -> NoRetu
         sys.exit(_NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE)
 
 
-def _export_valid(options: Options) -> None:
+def export_valid(options: Options) -> None:
+    """Sets the variables that activate the processes below, for a config that is right.
+
+    Raises:
+        TurboPhysAIError: it is not.
+    """
     # Whoever starts any command in any folder has not chosen a config that happens to lie there.
     options.export(os.environ, from_folder=False)
     with program_folders(None):

@@ -84,6 +84,7 @@ class PreparedGroup:
             "decision": self.decision,
             "reason": self.reason,
             "forced": self.forced,
+            "compatibility": self.declared.compatibility,
             "depends_on": list(self.declared.depends_on),
             "options": attrs.asdict(self.options),
             "checks": [check.to_dict() for check in self.checks],

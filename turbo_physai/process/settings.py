@@ -138,6 +138,12 @@ RANK_AFFINITY: Final = Setting(
 RANK_NUMA: Final = Setting(
     "TURBO_PHYSAI_RANK_NUMA", "text", "The NUMA nodes of local ranks.", is_internal=True
 )
+MEASURE: Final = Setting(
+    "TURBO_PHYSAI_MEASURE",
+    "text",
+    "What to measure in the processes that train, as JSON.",
+    is_internal=True,
+)
 LAUNCH_ID: Final = Setting(
     "TURBO_PHYSAI_LAUNCH_ID",
     "text",
@@ -178,6 +184,7 @@ ALL: Final = (
     NUMA,
     RANK_AFFINITY,
     RANK_NUMA,
+    MEASURE,
     LAUNCH_ID,
     PARENT_RANK,
     PROGRAM_FOLDERS,

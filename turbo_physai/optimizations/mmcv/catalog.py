@@ -11,7 +11,7 @@ HERE: Final = "turbo_physai.optimizations.mmcv"
 DDP: Final = "mmcv.parallel.distributed.MMDistributedDataParallel"
 
 # mmcv without compiled operators does not even import the Python parts that need none.
-ext = group("mmcv.ext", optional_import("mmcv._ext", f"{HERE}.ext"))
+ext = group("mmcv.ext", optional_import("mmcv._ext", f"{HERE}.ext"), compatibility=True)
 
 ddp = group(
     "mmcv.ddp",
@@ -19,11 +19,13 @@ ddp = group(
         replace(f"{DDP}.{method}", f"{HERE}.ddp.{method}")
         for method in ("train_step", "val_step", "_run_ddp_forward")
     ),
+    compatibility=True,
 )
 
 scatter = group(
     "mmcv.scatter",
     replace("mmcv.parallel._functions.Scatter.forward", f"{HERE}.scatter.forward"),
+    compatibility=True,
 )
 
 load_checkpoint = group(
@@ -33,6 +35,7 @@ load_checkpoint = group(
         f"{HERE}.checkpoint.with_numpy",
     ),
     options=CheckpointOptions,
+    compatibility=True,
 )
 
 GROUPS = (ext, scatter, ddp, load_checkpoint)

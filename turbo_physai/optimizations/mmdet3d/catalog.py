@@ -11,6 +11,7 @@ HERE: Final = "turbo_physai.optimizations.mmdet3d"
 mmcv_version = group(
     "mmdet3d.mmcv_version",
     during_import("mmdet3d", "mmcv.__version__", f"{HERE}.version.accepted"),
+    compatibility=True,
 )
 
 GROUPS = (mmcv_version,)

@@ -26,6 +26,7 @@ DETECTRON2: Final = (
 detectron2 = group(
     "bevformer.compat.detectron2",
     *(optional_import(module, f"{HERE}.detectron2") for module in DETECTRON2),
+    compatibility=True,
 )
 
 cpu_training = group(
@@ -34,6 +35,7 @@ cpu_training = group(
         f"{PLUGIN}.bevformer.apis.mmdet_train.custom_train_detector",
         f"{HERE}.cpu_training.where_there_is_no_gpu",
     ),
+    compatibility=True,
 )
 
 GROUPS = (detectron2, cpu_training)
