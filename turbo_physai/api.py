@@ -16,6 +16,7 @@ from turbo_physai.config.selection import COMMON, packaged
 from turbo_physai.declarations import Registry
 from turbo_physai.declarations.names import texts
 from turbo_physai.engine.engine import Engine
+from turbo_physai.engine.observing import Observing
 from turbo_physai.engine.records import Records
 from turbo_physai.errors import TurboPhysAIError
 from turbo_physai.plan import PreparedExecution, collect, prepare
@@ -26,6 +27,7 @@ from turbo_physai.report import Journal, OptimizationReport
 from turbo_physai.report.missed import MissedWarnings
 from turbo_physai.report.strict import Strict
 from turbo_physai.report.text import log
+from turbo_physai.report.unused import warn_of_unused
 
 _once = threading.Lock()
 _first: _Applied | None = None
@@ -202,10 +204,27 @@ def _apply(
         from turbo_physai import measure
 
         measure.start(report)
-    engine = Engine(records, report)
-    atexit.register(lambda: report.observer.end(engine.close))
+    observing = _observing()
+    engine = Engine(records, report, observing)
+
+    def close() -> None:
+        engine.close()
+        if observing.counts:
+            warn_of_unused(report)
+
+    atexit.register(lambda: report.observer.end(close))
     engine.start()
     return report
+
+
+def _observing() -> Observing:
+    """What the environment asks to be done about the calls of Replacements."""
+    calls, every = settings.VERIFY.count(), settings.VERIFY_EVERY.count()
+    if not (calls or every):
+        return Observing(settings.OBSERVE.flag())
+    from turbo_physai.verify import Verifier
+
+    return Observing(True, Verifier(calls, every, settings.VERIFY_SAVE.text()))
 
 
 def _join(

@@ -66,6 +66,10 @@ def run(
     report_dir: given.ReportDir = None,
     run_id: given.RunId = None,
     strict: given.StrictMode = False,
+    observe: given.Observe = False,
+    verify: given.Verify = None,
+    verify_every: given.VerifyEvery = None,
+    verify_save: given.VerifySave = None,
     disable: given.Off = False,
     set_: given.SetVariables = None,
     set_rank_affinity: given.RankAffinity = None,
@@ -83,6 +87,10 @@ def run(
         report_dir=report_dir,
         run_id=run_id,
         strict=strict,
+        observe=observe,
+        verify=verify,
+        verify_every=verify_every,
+        verify_save=verify_save,
         off=disable,
     )
     runtime = Runtime(

@@ -18,11 +18,23 @@ def test_everything_can_be_told():
     line = (
         "--model bevformer --optimization-config o.yaml --runtime-config r.yaml --force-group a "
         "--force-group b --disable-group=c --log-report --report-dir out --run-id mine --strict "
-        "--disable train.py --lr 1"
+        "--observe --verify 2 --verify-every 9 --verify-save kept --disable train.py --lr 1"
     )
     options, runtime, program = parse(line.split())
     assert options == Options(
-        "bevformer", "o.yaml", ("a", "b"), ("c",), True, "out", "mine", True, True
+        "bevformer",
+        "o.yaml",
+        ("a", "b"),
+        ("c",),
+        True,
+        "out",
+        "mine",
+        True,
+        True,
+        "2",
+        "9",
+        "kept",
+        True,
     )
     assert runtime == "r.yaml"
     assert program == Program("train.py", ("--lr", "1"))

@@ -29,6 +29,10 @@ def test_every_option_has_its_variable(export, tmp_path):
         report_dir="out",
         run_id="mine",
         strict=True,
+        observe=True,
+        verify="2",
+        verify_every="100",
+        verify_save="inputs",
     )
     del seen["PYTHONPATH"], seen["TURBO_PHYSAI_LAUNCH_ID"]
     assert seen == {
@@ -39,6 +43,10 @@ def test_every_option_has_its_variable(export, tmp_path):
         "TURBO_PHYSAI_REPORT_DIR": str(tmp_path / "out"),
         "TURBO_PHYSAI_RUN_ID": "mine",
         "TURBO_PHYSAI_STRICT": "1",
+        "TURBO_PHYSAI_OBSERVE": "1",
+        "TURBO_PHYSAI_VERIFY": "2",
+        "TURBO_PHYSAI_VERIFY_EVERY": "100",
+        "TURBO_PHYSAI_VERIFY_SAVE": str(tmp_path / "inputs"),
     }
 
 

@@ -37,6 +37,13 @@ def test_neither_is_refused(value):
     assert not FLAG.is_on({FLAG.variable: value})
 
 
+def test_a_count_is_a_whole_number():
+    setting = Setting("X", "count", "")
+    assert [setting.count({"X": x}) for x in ("", " 2 ", "10")] == [0, 2, 10]
+    for wrong in ("-1", "1.5", "two", "²"):
+        assert setting.fault({"X": wrong}).accepted == "a whole number from 0"
+
+
 def test_ids_have_commas_between_them():
     assert Setting("X", "ids", "").ids({"X": " a,,b , c"}) == ("a", "b", "c")
     assert Setting("X", "ids", "").ids({}) == ()

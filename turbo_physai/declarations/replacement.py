@@ -27,6 +27,10 @@ class Replacement(Declaration):
             `bool` whether the replacement (True) or the original (False) runs.
         backend: path of ``backend() -> BackendResult``, which is asked when the replacement is
             bound: what serves it in this process.
+        tolerance: how far results may be from those of the original where calls are verified, as a
+            part of the largest absolute value; None for one that fits the dtype.
+        verify: whether calls may be verified: False for what acts beyond its arguments and results,
+            such as on files.
     """
 
     kind: Literal["replace", "wrap"]
@@ -35,6 +39,8 @@ class Replacement(Declaration):
     aliases: tuple[ObjectPath, ...] = ()
     runtime_condition: ObjectPath | None = None
     backend: ObjectPath | None = None
+    tolerance: float | None = None
+    verify: bool = True
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -65,13 +71,16 @@ def replace(
     aliases: Sequence[str] = (),
     runtime_condition: str | None = None,
     backend: str | None = None,
+    tolerance: float | None = None,
+    verify: bool = True,
 ) -> Replacement:
     """Declares that the object at `replacement` takes the place of the one at `target`.
 
     Raises:
-        TypeError, ValueError: a path is not a dotted name.
+        TypeError, ValueError: a path is not a dotted name, or the tolerance no positive number.
     """
-    return _declare("replace", target, replacement, aliases, runtime_condition, backend)
+    made = _declare("replace", target, replacement, aliases, runtime_condition, backend)
+    return _verified(made, tolerance, verify=verify)
 
 
 def wrap(
@@ -80,14 +89,28 @@ def wrap(
     aliases: Sequence[str] = (),
     runtime_condition: str | None = None,
     backend: str | None = None,
+    tolerance: float | None = None,
+    verify: bool = True,
 ) -> Replacement:
     """Declares that ``factory(original, options)``, the factory being the object at `replacement`,
     takes the place of the object at `target`. `options` is an instance of the Group's schema.
 
     Raises:
-        TypeError, ValueError: a path is not a dotted name.
+        TypeError, ValueError: a path is not a dotted name, or the tolerance no positive number.
     """
-    return _declare("wrap", target, replacement, aliases, runtime_condition, backend)
+    made = _declare("wrap", target, replacement, aliases, runtime_condition, backend)
+    return _verified(made, tolerance, verify=verify)
+
+
+def _verified(made: Replacement, tolerance: float | None, *, verify: bool) -> Replacement:
+    if tolerance is not None:
+        if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)):
+            raise TypeError(f"{made.kind}: tolerance: found {tolerance!r}; accepted: a number")
+        if not 0 <= tolerance < float("inf"):
+            raise ValueError(f"{made.kind}: tolerance: found {tolerance}; accepted: 0 or more")
+    if not isinstance(verify, bool):
+        raise TypeError(f"{made.kind}: verify: found {verify!r}; accepted: True or False")
+    return attrs.evolve(made, tolerance=tolerance, verify=verify)
 
 
 def _declare(

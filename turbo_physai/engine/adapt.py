@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable
 from functools import cached_property, partialmethod, wraps
 from types import CellType, FunctionType, MethodType
 from typing import Any
 
-import attrs
-
+from turbo_physai.engine.calls import Calls, compiling
 from turbo_physai.engine.slot import Slot, TargetError
 from turbo_physai.evidence import signatures
 
@@ -192,29 +190,9 @@ def show_signature(new: Any, original: Any) -> None:
         function.__dict__.setdefault("__signature__", shown)
 
 
-@attrs.define(eq=False)
-class Branches:
-    """How many calls a runtime_condition has sent each way; a count that threads lose is lost.
-
-    Calls inside `torch.compile` are not counted: code that is compiled runs no Python.
-    """
-
-    replacement: int = 0
-    original: int = 0
-
-
-def _is_compiling() -> bool:
-    torch = sys.modules.get("torch")
-    # It lacks the name while it is being imported.
-    compiler = getattr(torch, "compiler", None)
-    return compiler is not None and bool(compiler.is_compiling())
-
-
-def choose(
-    condition: Callable[..., Any], new: Any, original: Any, name: str, branches: Branches
-) -> Any:
+def choose(condition: Callable[..., Any], new: Any, original: Any, name: str, calls: Calls) -> Any:
     """A function that runs `new` where `condition` says True of the call's arguments, and
-    `original` where it says False; `branches` counts the calls.
+    `original` where it says False; `calls` counts them.
 
     Only the choice is made here: what the chosen one raises is the caller's, and is never answered
     by running the other one.
@@ -225,20 +203,22 @@ def choose(
             f"a runtime_condition needs a function or method as its target, found "
             f"{run_original!r}; declare one of its methods instead"
         )
-    torch = sys.modules.get("torch")
-    is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", _is_compiling)
+    is_compiling, note_compiled = compiling(calls.note_compiled)
 
     @wraps(run_original)
     def chosen(*args: Any, **kwargs: Any) -> Any:
         answer = condition(*args, **kwargs)
         if answer is True:
-            # A counter that is traced would be guarded by its value: a compilation a call.
-            if not is_compiling():
-                branches.replacement += 1
+            if is_compiling():
+                note_compiled()
+            else:
+                calls.replacement += 1
             return run_new(*args, **kwargs)
         if answer is False:
-            if not is_compiling():
-                branches.original += 1
+            if is_compiling():
+                note_compiled()
+            else:
+                calls.to_original(run_original, args, kwargs)
             return run_original(*args, **kwargs)
         raise TypeError(f"the runtime_condition {name} returns True or False, found {answer!r}")
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from turbo_physai.declarations import ObjectPath, Replacement
     from turbo_physai.engine.exchange import Exchange
     from turbo_physai.engine.modules import Modules
+    from turbo_physai.engine.observing import Observing
     from turbo_physai.engine.records import GroupRecord, MemberRecord, Site
     from turbo_physai.engine.references import References
 
@@ -26,12 +27,18 @@ class ImportContext:
     """The engine as one member of a Group sees it: see `turbo_physai.declarations.Importing`."""
 
     def __init__(
-        self, group: GroupRecord, member: MemberRecord, modules: Modules, references: References
+        self,
+        group: GroupRecord,
+        member: MemberRecord,
+        modules: Modules,
+        references: References,
+        observing: Observing,
     ) -> None:
         self._group = group
         self._member = member
         self._modules = modules
         self._references = references
+        self._observing = observing
 
     @property
     def options(self) -> Any:
@@ -99,7 +106,11 @@ class ImportContext:
         is_bound_there = self._group.transaction.holds(slot) is not None
         if not self._modules.is_due(target) or is_bound_there:
             return self._member.exchange
-        return exchange.make(declared, slot, self.options)
+
+        def around(new: Any, old: Any) -> Any:
+            return self._observing.around(self._group, self._member, slot, new, old)
+
+        return exchange.make(declared, slot, self.options, around, self._observing.counting)
 
     def put_exchange(self, made: Exchange) -> None:
         member, transaction = self._member, self._group.transaction

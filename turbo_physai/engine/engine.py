@@ -15,6 +15,8 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from turbo_physai.declarations import ObjectPath
 from turbo_physai.engine.arrivals import Arrivals
 from turbo_physai.engine.checking import Checking
@@ -24,6 +26,7 @@ from turbo_physai.engine.import_state import is_unfinished
 from turbo_physai.engine.metrics import RecordedMetrics, collecting
 from turbo_physai.engine.modules import Modules
 from turbo_physai.engine.objects import NotReadyError
+from turbo_physai.engine.observing import Observing
 from turbo_physai.engine.provided import record_provided
 from turbo_physai.engine.records import GroupState, MemberState, Origin
 from turbo_physai.engine.references import References
@@ -44,10 +47,13 @@ if TYPE_CHECKING:
 class Engine:
     """Binds the Groups of the records, from `start` to `close`."""
 
-    def __init__(self, records: Records, listener: Listener) -> None:
+    def __init__(
+        self, records: Records, listener: Listener, observing: Observing | None = None
+    ) -> None:
         self._records = records
         self._listener = listener
         self._started = time.perf_counter()
+        self._observing = attrs.evolve(observing or Observing(), fail=self._fail)
         self._order = {id_: i for i, id_ in enumerate(records.groups)}
         # Groups of which a member may be due, until none is.
         self._due: dict[str, GroupRecord] = {}
@@ -98,7 +104,7 @@ class Engine:
             for group in groups:
                 self._transitions.abandon(group, reasons[group.id])
                 self._transitions.abandon_dependents()
-            self._records.note_branches()
+            self._records.note_calls()
         self._listener.changed(settled=True)
 
     def _has_met(self, group: GroupRecord) -> bool:
@@ -186,7 +192,13 @@ class Engine:
         return None
 
     def _context(self, group: GroupRecord, member: MemberRecord) -> ImportContext:
-        return ImportContext(group, member, self._modules, self._references)
+        return ImportContext(group, member, self._modules, self._references, self._observing)
+
+    def _fail(self, group: GroupRecord, member: MemberRecord, error: BaseException) -> None:
+        """Ends a Group of which a member was found to be wrong while it worked."""
+        self._transitions.fail(group, member, error)
+        self._transitions.abandon_dependents()
+        self._listener.changed(settled=True)
 
     # Binding.
 

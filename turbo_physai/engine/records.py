@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from turbo_physai.engine.calls import Calls, Verification
 from turbo_physai.engine.claims import Claim
 from turbo_physai.engine.plain import text
 from turbo_physai.engine.transaction import ScopedChange, Transaction
@@ -141,6 +142,7 @@ class MemberRecord:
         metrics: what the replacement reports of itself while it works.
         backend: what serves the replacement in this process, where that is known.
         error: what went wrong.
+        verification: how its calls compared with those of the original, where they are compared.
         exchanges: the objects that were exchanged, one pair per run of the target's module.
         scoped: what it has changed until its module has run.
         was_provided: whether it has answered for the import of its module.
@@ -162,6 +164,7 @@ class MemberRecord:
     metrics: dict[str, Any] = attrs.field(factory=dict)
     backend: BackendResult | None = None
     error: Failure | None = None
+    verification: Verification | None = None
     exchanges: list[Exchange] = attrs.field(factory=list)
     scoped: list[ScopedChange] = attrs.field(factory=list)
     was_provided: bool = False
@@ -192,13 +195,22 @@ class MemberRecord:
         return self.exchanges[-1] if self.exchanges else None
 
     @property
-    def branches(self) -> tuple[int, int] | None:
-        """How many calls its runtime_condition sent to the replacement, and how many to the
-        original; None if it has none, or is not bound."""
-        counted = [each.branches for each in self.exchanges if each.branches is not None]
+    def calls(self) -> Calls | None:
+        """Its calls, over all that was put in place; None where nothing counts them."""
+        counted = [each.calls for each in self.exchanges if each.calls is not None]
         if not counted:
             return None
-        return sum(each.replacement for each in counted), sum(each.original for each in counted)
+        return Calls(
+            sum(each.replacement for each in counted),
+            sum(each.original for each in counted),
+            next((each.first_original for each in counted if each.first_original), ""),
+            any(each.is_compiled for each in counted),
+        )
+
+    @property
+    def has_condition(self) -> bool:
+        """Whether a runtime_condition chooses between replacement and original."""
+        return any(each.has_condition for each in self.exchanges)
 
     @property
     def is_bound(self) -> bool:
@@ -264,8 +276,10 @@ class GroupRecord:
     def counts(self) -> tuple[object, ...]:
         """What is counted of the calls of its members, without a change of `revision`; empty if
         nothing is."""
-        counted = tuple(member.branches for member in self.members)
-        return counted if any(each is not None for each in counted) else ()
+        counted = [member.calls for member in self.members]
+        if all(calls is None for calls in counted):
+            return ()
+        return tuple(each and (each.replacement, each.original) for each in counted)
 
     def to(self, state: GroupState, reason: str) -> None:
         """Goes on to another state."""
@@ -277,17 +291,19 @@ class GroupRecord:
         if warning not in self.warnings:
             self.warnings.append(warning)
 
-    def warn_if_unused(self) -> None:
-        """Warns if it is applied, and its conditions sent every call to the originals."""
-        counted = [member.branches for member in self.members]
-        calls = [pair for pair in counted if pair is not None]
-        originals = sum(original for _, original in calls)
-        has_run = any(new for new, _ in calls) or len(calls) < len(self.members)
-        if self.state is GroupState.APPLIED and originals and not has_run:
-            self.warn(
-                f"applied, but its runtime_condition sent every call ({originals}) to the original;"
-                " calls inside torch.compile are not counted"
-            )
+    @property
+    def unused(self) -> str:
+        """Where it is applied, and nothing of it ever ran: in which way. Empty if something did, or
+        nothing tells."""
+        counted = [member.calls for member in self.members]
+        calls = [each for each in counted if each is not None]
+        has_run = any(each.replacement or each.is_compiled for each in calls)
+        if self.state is not GroupState.APPLIED or len(calls) < len(counted) or has_run:
+            return ""
+        originals = sum(each.original for each in calls)
+        if originals:
+            return f"its runtime_condition sent every call ({originals}) to the original"
+        return "never called in this process"
 
 
 class Records:
@@ -322,11 +338,12 @@ class Records:
         for group in groups:
             group.revision += 1
 
-    def note_branches(self) -> None:
-        """Takes in, as the process ends, where runtime_conditions sent the calls."""
+    def note_calls(self) -> None:
+        """Takes in, as the process ends, which Groups were used."""
         for group in self.groups.values():
-            if any(member.branches is not None for member in group.members):
-                group.warn_if_unused()
+            if unused := group.unused:
+                group.warn(f"applied, but {unused}; calls inside torch.compile are not counted")
+            if any(member.calls is not None for member in group.members):
                 self.touch(group)
 
     def add_check(self, group: GroupRecord, check: Check) -> None:

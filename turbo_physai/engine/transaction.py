@@ -78,6 +78,10 @@ class Transaction:
         found = (c for c in reversed(self._changes) if c.is_at(slot) and c.after is held)
         return next(found, None)
 
+    def originals(self, owner: object) -> dict[str, Any]:
+        """What the slots of an owner held before the changes, by name; ABSENT if nothing."""
+        return {c.slot.name: c.before for c in reversed(self._changes) if c.slot.owner is owner}
+
     def write(self, slot: Slot, value: Any, *, captured: bool = False) -> None:
         """Writes `value` and verifies it by identity.
 

@@ -28,6 +28,10 @@ LogReport = Annotated[bool, _option(settings.LOG_REPORT)]
 ReportDir = Annotated[str | None, _option(settings.REPORT_DIR)]
 RunId = Annotated[str | None, _option(settings.RUN_ID)]
 StrictMode = Annotated[bool, _option(settings.STRICT)]
+Observe = Annotated[bool, _option(settings.OBSERVE)]
+Verify = Annotated[str | None, _option(settings.VERIFY)]
+VerifyEvery = Annotated[str | None, _option(settings.VERIFY_EVERY)]
+VerifySave = Annotated[str | None, _option(settings.VERIFY_SAVE)]
 Off = Annotated[bool, _option(settings.DISABLE)]
 
 SetVariables = Annotated[

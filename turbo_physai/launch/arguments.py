@@ -44,6 +44,10 @@ def parse(arguments: Sequence[str]) -> tuple[Options, str | None, Program]:
         report_dir=given.report_dir,
         run_id=given.run_id,
         strict=given.strict,
+        observe=given.observe,
+        verify=given.verify,
+        verify_every=given.verify_every,
+        verify_save=given.verify_save,
         off=given.disable,
     )
     return shared, given.runtime_config, Program(program[0], tuple(program[1:]), given.is_module)

@@ -40,6 +40,10 @@ class Options:
     report_dir: str | None = None
     run_id: str | None = None
     strict: bool = False
+    observe: bool = False
+    verify: str | None = None
+    verify_every: str | None = None
+    verify_save: str | None = None
     off: bool = False
 
     @property
@@ -67,6 +71,10 @@ class Options:
             settings.RUN_ID: self.run_id,
             settings.LOG_REPORT: "1" if self.log_report else None,
             settings.STRICT: "1" if self.strict else None,
+            settings.OBSERVE: "1" if self.observe else None,
+            settings.VERIFY: self.verify,
+            settings.VERIFY_EVERY: self.verify_every,
+            settings.VERIFY_SAVE: self.verify_save and absolute(self.verify_save),
             # Ids that an outer launcher has stated stay in force, as they do beside apply()'s own.
             settings.FORCE_GROUPS: _added(settings.FORCE_GROUPS, environment, self.force_groups),
             settings.DISABLE_GROUPS: _added(

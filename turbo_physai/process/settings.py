@@ -20,6 +20,8 @@ PREFIX: Final = "TURBO_PHYSAI_"
 YES: Final = ("1", "true", "yes", "on")
 NO: Final = ("0", "false", "no", "off")
 
+_DIGITS: Final = 10
+
 
 class Setting(NamedTuple):
     """One variable.
@@ -27,14 +29,14 @@ class Setting(NamedTuple):
     Attributes:
         variable: its name.
         kind: a ``flag`` is on or off, a ``path`` one file or folder, a ``config`` a file or a name,
-            ``ids`` have commas between them, a ``text`` is anything.
+            ``ids`` have commas between them, a ``count`` is a whole number, a ``text`` is anything.
         help: what it is for.
         option: the option of the launchers that sets it, with its metavariable.
         is_internal: whether processes of ours set it for those below, and users do not.
     """
 
     variable: str
-    kind: Literal["flag", "path", "config", "ids", "text"]
+    kind: Literal["flag", "path", "config", "ids", "text", "count"]
     help: str
     option: str = ""
     is_internal: bool = False
@@ -60,6 +62,11 @@ class Setting(NamedTuple):
         """Whether its value means yes, where a wrong one is refused elsewhere."""
         return environment.get(self.variable, "").strip().lower() in YES
 
+    def count(self, environment: Mapping[str, str] = os.environ) -> int:
+        """Its number, 0 if it is not set; where it is wrong, that is refused elsewhere."""
+        value = environment.get(self.variable, "").strip()
+        return int(value) if _is_count(value) else 0
+
     def ids(self, environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
         """The ids that it lists."""
         ids = (id_.strip() for id_ in environment.get(self.variable, "").split(","))
@@ -67,12 +74,21 @@ class Setting(NamedTuple):
 
     def fault(self, environment: Mapping[str, str] = os.environ) -> Fault | None:
         """What is wrong with its value, if anything is."""
-        value = environment.get(self.variable, "")
-        if self.kind != "flag" or value.strip().lower() in ("", *YES, *NO):
+        value = environment.get(self.variable, "").strip()
+        if self.kind == "count":
+            is_wrong, accepted = bool(value) and not _is_count(value), "a whole number from 0"
+        else:
+            is_wrong = self.kind == "flag" and value.lower() not in ("", *YES, *NO)
+            accepted = f"{', '.join(YES)}, {', '.join(NO)} or nothing"
+        if not is_wrong:
             return None
         from turbo_physai.errors import Fault
 
-        return Fault(self.variable, repr(value), f"{', '.join(YES)}, {', '.join(NO)} or nothing")
+        return Fault(self.variable, repr(environment[self.variable]), accepted)
+
+
+def _is_count(value: str) -> bool:
+    return value.isascii() and value.isdecimal() and len(value) < _DIGITS
 
 
 OPTIMIZATION_CONFIG: Final = Setting(
@@ -111,6 +127,30 @@ STRICT: Final = Setting(
     "flag",
     "End with the exit code 3 if a Group that should be applied was not.",
     "--strict",
+)
+OBSERVE: Final = Setting(
+    "TURBO_PHYSAI_OBSERVE",
+    "flag",
+    "Count the calls of every Replacement, also where that costs a frame per call.",
+    "--observe",
+)
+VERIFY: Final = Setting(
+    "TURBO_PHYSAI_VERIFY",
+    "count",
+    "Compare the first N calls of every Replacement with the original; roll back what differs.",
+    "--verify N",
+)
+VERIFY_EVERY: Final = Setting(
+    "TURBO_PHYSAI_VERIFY_EVERY",
+    "count",
+    "Compare every Kth call after these as well.",
+    "--verify-every K",
+)
+VERIFY_SAVE: Final = Setting(
+    "TURBO_PHYSAI_VERIFY_SAVE",
+    "path",
+    "Keep the arguments of a call that differed in this folder.",
+    "--verify-save DIR",
 )
 DISABLE: Final = Setting(
     "TURBO_PHYSAI_DISABLE",
@@ -178,6 +218,10 @@ ALL: Final = (
     REPORT_DIR,
     RUN_ID,
     STRICT,
+    OBSERVE,
+    VERIFY,
+    VERIFY_EVERY,
+    VERIFY_SAVE,
     DISABLE,
     KERNEL_BACKEND,
     TRITON_SIZES,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from turbo_physai.engine.records import GroupState, MemberState
 from turbo_physai.process.messages import has_logging, print_error
@@ -12,8 +12,13 @@ from turbo_physai.process.ranks import rank
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from turbo_physai.engine.calls import Verification
     from turbo_physai.engine.records import GroupRecord, MemberRecord
     from turbo_physai.report.readable import Readable
+
+
+# How many outputs of a Replacement are shown with their errors.
+_WORST: Final = 4
 
 
 def log(report: Readable) -> None:
@@ -86,10 +91,9 @@ def _member(member: MemberRecord) -> Iterator[str]:
         yield f"    - {before}{by}{member.replacement}"
     if member.backend is not None:
         yield f"    - backend: {member.backend}"
-    if member.branches is not None:
-        new, original = member.branches
-        calls = f"{new} on the replacement, {original} on the original"
-        yield f"    - calls: {calls} (runtime_condition)"
+    yield from _calls(member)
+    if member.verification is not None:
+        yield from _verification(member.verification)
     for name, value in member.metrics.items():
         yield f"    - {name}: {_plainly(value)}"
     if member.captured:
@@ -98,6 +102,36 @@ def _member(member: MemberRecord) -> Iterator[str]:
         yield f"    - warning: still held by {', '.join(member.left)}"
     if member.error is not None:
         yield f"    - error: {member.error}"
+
+
+def _calls(member: MemberRecord) -> Iterator[str]:
+    calls = member.calls
+    if calls is None:
+        return
+    compiled = ", and in compiled callers" if calls.is_compiled else ""
+    if not member.has_condition:
+        yield f"    - calls: {calls.replacement or 'none'}{compiled}"
+        return
+    counts = f"{calls.replacement} on the replacement, {calls.original} on the original"
+    yield f"    - calls: {counts} (runtime_condition){compiled}"
+    if calls.first_original:
+        yield f"    - first on the original: {calls.first_original}"
+
+
+def _verification(found: Verification) -> Iterator[str]:
+    if found.calls:
+        yield f"    - verified: {found.calls} calls, {found.with_gradients} with gradients"
+        worst = sorted(found.errors.items(), key=lambda item: -item[1][1])[:_WORST]
+        for name, (absolute, relative) in worst:
+            yield f"        - {name}: worst error {absolute:.2g}, relative {relative:.2g}"
+    if found.skipped:
+        which = "not all calls verified" if found.calls else "not verified"
+        yield f"    - {which}: {found.skipped}"
+    if found.mismatch:
+        yield f"    - MISMATCH: {found.mismatch}"
+        yield f"        - inputs: {found.inputs}"
+        kept = found.saved or "not kept; --verify-save DIR keeps them"
+        yield f"        - to reproduce: {kept}"
 
 
 def _plainly(metric: Any) -> str:

@@ -161,12 +161,20 @@ def _member(member: MemberRecord) -> dict[str, Any]:
         "metrics": dict(member.metrics),
         "backend": _fields(member.backend),
         "branches": _branches(member),
+        "calls": None if (calls := member.calls) is None else calls.replacement + calls.original,
+        "first_original": None if calls is None else calls.first_original or None,
+        "verification": _fields(member.verification),
         "error": _fields(member.error),
     }
 
 
+def _counts(member: MemberRecord) -> tuple[int, int] | None:
+    calls = member.calls
+    return None if calls is None else (calls.replacement, calls.original)
+
+
 def _branches(member: MemberRecord) -> dict[str, int] | None:
-    counted = member.branches
+    counted = _counts(member) if member.has_condition else None
     return None if counted is None else dict(zip(("replacement", "original"), counted, strict=True))
 
 

@@ -43,7 +43,11 @@ dcn = group(
 
 training = group(
     "bevformer.training",
-    wrap("mmcv.runner.optimizer.builder.build_optimizer", f"{OURS}.training:build_optimizer"),
+    wrap(
+        "mmcv.runner.optimizer.builder.build_optimizer",
+        f"{OURS}.training:build_optimizer",
+        verify=False,
+    ),
     wrap(
         f"{PLUGIN}.bevformer.detectors.bevformer.BEVFormer.__init__", f"{OURS}.training:initialize"
     ),
@@ -52,7 +56,9 @@ training = group(
 
 data = group(
     "bevformer.data",
-    wrap(f"{PLUGIN}.datasets.builder.build_dataloader", f"{OURS}.data:build_dataloader"),
+    wrap(
+        f"{PLUGIN}.datasets.builder.build_dataloader", f"{OURS}.data:build_dataloader", verify=False
+    ),
     options=DataOptions,
 )
 

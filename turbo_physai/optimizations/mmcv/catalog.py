@@ -33,6 +33,7 @@ load_checkpoint = group(
     wrap(
         "mmcv.runner.checkpoint.CheckpointLoader.load_checkpoint",
         f"{HERE}.checkpoint.with_numpy",
+        verify=False,
     ),
     options=CheckpointOptions,
     compatibility=True,
