@@ -22,15 +22,19 @@ WRONG = """
 """
 
 
+RANKS = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+
+
 @pytest.mark.slow
-def test_a_wrong_sign_is_named_and_the_losses_are_those_of_an_unoptimized_run(project):
+@pytest.mark.parametrize("launcher", [[], RANKS], ids=["alone", "ranks"])
+def test_a_wrong_sign_is_named_and_the_losses_are_those_of_an_unoptimized_run(project, launcher):
     project.declare(f"group('wrong', wrap('{TARGET}.forward', 'bad:wrong'))")
     project.write({"bad.py": WRONG})
 
     def losses(*options, **environment):
         config = ["--optimization-config", "optimization.yaml", *options]
         script = [str(EXAMPLE / "train.py"), "--device", "cpu", "--steps", "3", *SMALL]
-        run = ["-m", "turbo_physai.run", *config, *script]
+        run = ["-m", "turbo_physai.run", *config, *launcher, *script]
         done = project.python(*run, OMP_NUM_THREADS="1", **environment)
         return re.findall(r"step \d+ loss (\S+)", done.stdout), done.stderr
 

@@ -88,7 +88,8 @@ def compiling(tell: Callable[[], None]) -> tuple[Callable[[], bool], Callable[[]
 
 def _is_compiling() -> bool:
     # torch lacks the name while it is being imported.
-    compiler = getattr(sys.modules.get("torch"), "compiler", None)
+    torch = sys.modules.get("torch")
+    compiler = None if torch is None else getattr(torch, "compiler", None)
     return compiler is not None and bool(compiler.is_compiling())
 
 

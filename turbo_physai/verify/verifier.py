@@ -117,19 +117,21 @@ class _Comparing:
         """Whether the original is to run: for a comparison, or since the Group was rolled back."""
         return roles.current() == "original" or not self.watched.group.state.is_open
 
+    def is_due(self, *, with_graph: bool) -> bool:
+        """Whether the call that begins now is to be compared."""
+        if self.off or roles.current() is not None:
+            return False
+        number = self.seen[with_graph]
+        self.seen[with_graph] = number + 1
+        return self.verifier.is_due(number)
+
     def is_right(
         self,
         call: Call,
         replacement: Callable[..., Any],
         original: Callable[..., Any],
     ) -> bool:
-        """Compares a call, if it is due. False if the two differ: the Group is rolled back then."""
-        if self.off or roles.current() is not None:
-            return True
-        number = self.seen[call.with_gradients]
-        self.seen[call.with_gradients] = number + 1
-        if not self.verifier.is_due(number):
-            return True
+        """Compares a call. False if the two differ: the Group is rolled back then."""
         try:
             if why := _why_not_now():
                 raise NotComparableError(why)
@@ -152,7 +154,8 @@ class _Comparing:
             record.errors[name] = max(before[0], errors[0]), max(before[1], errors[1])
         if not found.mismatch:
             return True
-        record.mismatch = f"call {number + 1}: {found.mismatch}"
+        number = self.seen[call.with_gradients]
+        record.mismatch = f"call {number}: {found.mismatch}"
         record.inputs = described(self.watched.original, call.args, call.kwargs)
         record.saved = self._save(call)
         self.watched.fail(MismatchError(f"{record.mismatch}. Inputs: {record.inputs}"))
@@ -188,10 +191,12 @@ class _Plain(_Comparing):
                 return replacement(*args, **kwargs)
             if self.is_original():
                 return original(*args, **kwargs)
-            call = Call(args, kwargs, self._named, _records_a_graph())
-            if self.is_right(call, replacement, original):
-                return replacement(*args, **kwargs)
-            return original(*args, **kwargs)
+            with_graph = _records_a_graph()
+            if self.is_due(with_graph=with_graph):
+                call = Call(args, kwargs, self._named, with_graph)
+                if not self.is_right(call, replacement, original):
+                    return original(*args, **kwargs)
+            return replacement(*args, **kwargs)
 
         return verified
 
@@ -210,8 +215,9 @@ class _OfFunction(_Comparing):
 
         def verified(ctx: Any, *args: Any) -> Any:
             is_original = self.is_original()
-            if not is_original:
-                call = Call(args, {}, self._named, any(ctx.needs_input_grad))
+            with_graph = any(ctx.needs_input_grad)
+            if not is_original and self.is_due(with_graph=with_graph):
+                call = Call(args, {}, self._named, with_graph)
                 is_original = not self.is_right(
                     call, self.pair.replacement.apply, self.pair.original.apply
                 )
