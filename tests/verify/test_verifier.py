@@ -303,3 +303,64 @@ def test_more_calls_are_compared_if_asked(model):
         TURBO_PHYSAI_VERIFY="1",
         TURBO_PHYSAI_VERIFY_EVERY="3",
     )
+
+
+def test_strict_mode_ends_the_process_at_a_mismatch(model):
+    model.declare("group('g', replace('m.scaled', 'fast.scaled_wrong'))")
+    done = model.script(
+        """
+        apply()
+        import m, torch
+        m.scaled(torch.ones(4, requires_grad=True), torch.ones(4, requires_grad=True))
+        print("not reached")
+    """,
+        code=3,
+        TURBO_PHYSAI_STRICT="1",
+    )
+    assert done.stdout == ""
+    assert "strict mode: g is not applied (rolled_back): m.scaled: MismatchError" in done.stderr
+
+
+def test_an_argument_that_cannot_be_read_or_copied_breaks_nothing(model):
+    model.write({"fast.py": FAST + "    def half(x):\n        return x * 2\n"})
+    model.declare("group('g', replace('m.half', 'fast.half'))")
+    model.run("""
+        report = apply()
+        import m, torch, threading
+        class Locked:
+            def __init__(self):
+                self.lock = threading.Lock()
+            def __mul__(self, other):
+                return 7
+        class Odd(Locked):
+            def __getattribute__(self, name):
+                raise RuntimeError(name)
+        assert m.half(Locked()) == m.half(Odd()) == 7
+        (member,) = report.execution["g"].members
+        assert member.verification.skipped.startswith("the arguments cannot be copied: TypeError")
+        assert not member.verification.calls and state(report) == "applied"
+    """)
+
+
+def test_what_runs_inside_an_original_is_original_too(model):
+    """A fault is not blamed on a Replacement that calls, in its original, the one that has it."""
+    model.write(
+        {
+            "m.py": MODEL + "    def outer(x, w):\n        return scaled(x, w) + 1\n",
+            "fast.py": FAST + "    def outer(x, w):\n        return Scaled.apply(x, w) + 1\n",
+        }
+    )
+    model.declare("""
+        group('outer', replace('m.outer', 'fast.outer')),
+        group('inner', replace('m.scaled', 'fast.scaled_wrong'))
+    """)
+    model.run("""
+        report = apply()
+        import m, torch
+        x, w = torch.ones(4, requires_grad=True), torch.ones(4, requires_grad=True)
+        m.outer(x, w)
+        assert state(report, "outer") == state(report, "inner") == "applied"
+        assert report.execution["inner"].members[0].calls.replacement == 0
+        m.scaled(x, w)
+        assert state(report, "outer") == "applied" and state(report, "inner") == "rolled_back"
+    """)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import attrs
 
+from turbo_physai.verify import libraries
 from turbo_physai.verify.copies import is_tensor
 
 # As parts of the largest absolute value; sums of many terms in another order are apart by more than
@@ -91,7 +92,7 @@ class Comparison:
 def _distance(ours: Any, theirs: Any) -> tuple[float, float, str] | None:
     """The largest absolute difference, the largest absolute value of the original, and where they
     differ most; None where there is nothing to compare."""
-    torch = sys.modules.get("torch")
+    torch = libraries.torch()
     if torch is None:
         return _distance_of_arrays(ours, theirs)
     pair = [torch.as_tensor(each).detach() for each in (ours, theirs)]
@@ -134,7 +135,7 @@ def _largest(value: Any) -> float:
 def _is_array(value: Any) -> bool:
     if is_tensor(value):
         return True
-    numpy = sys.modules.get("numpy")
+    numpy = libraries.numpy()
     is_numeric = numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic))
     return is_numeric and value.dtype.kind in "biufc"
 

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import attrs
 
+from turbo_physai.verify import libraries
+
 _DEPTH: Final = 8
 
 # Copying one starts collective operations, or fails.
@@ -65,7 +67,7 @@ class Copies:
 
 
 def is_tensor(value: Any) -> bool:
-    torch = sys.modules.get("torch")
+    torch = libraries.torch()
     return torch is not None and isinstance(value, torch.Tensor)
 
 
@@ -77,8 +79,10 @@ def _copied(tensor: Any) -> tuple[Any, Any]:
         return made, made
     with torch.enable_grad():
         leaf = tensor.detach().clone()
+        vars(leaf).update(vars(tensor))
         if type(tensor) is torch.nn.Parameter:
             leaf = torch.nn.Parameter(leaf, tensor.requires_grad)
+            vars(leaf).update(vars(tensor))
         elif tensor.requires_grad:
             leaf.requires_grad_()
             # Changing the argument in place is allowed where it was no leaf.
@@ -88,7 +92,7 @@ def _copied(tensor: Any) -> tuple[Any, Any]:
 
 def _is_context(value: Any) -> bool:
     """Whether it belongs to an autograd Function's node, of which there is one."""
-    torch = sys.modules.get("torch")
+    torch = libraries.torch()
     return torch is not None and isinstance(value, torch.autograd.function.FunctionCtx)
 
 

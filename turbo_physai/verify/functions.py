@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from turbo_physai.engine.slot import ABSENT
+from turbo_physai.verify import libraries
 
 if TYPE_CHECKING:
     from turbo_physai.engine.observing import Watched
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 def is_function(owner: Any) -> bool:
     """Whether `owner` is a class of autograd Functions."""
-    torch = sys.modules.get("torch")
+    torch = libraries.torch()
     base = None if torch is None else torch.autograd.Function
     return base is not None and isinstance(owner, type) and issubclass(owner, base)
 

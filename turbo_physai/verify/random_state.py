@@ -8,6 +8,8 @@ from typing import Any
 
 import attrs
 
+from turbo_physai.verify import libraries
+
 
 @attrs.frozen(eq=False)
 class RandomState:
@@ -20,7 +22,7 @@ class RandomState:
 
     @classmethod
     def capture(cls) -> RandomState:
-        numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+        numpy, torch = libraries.numpy(), libraries.torch()
         has_cuda = torch is not None and torch.cuda.is_initialized()
         return cls(
             random.getstate(),

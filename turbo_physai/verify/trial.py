@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import attrs
 
-from turbo_physai.verify import roles
+from turbo_physai.verify import libraries, roles
 from turbo_physai.verify.compare import Comparison
 from turbo_physai.verify.copies import Copies, NotComparableError, is_tensor, walk
 from turbo_physai.verify.random_state import RandomState
@@ -84,7 +84,7 @@ def compare(
 def _apart() -> Iterator[None]:
     """Keeps what is saved for our backward from the hooks of activation checkpointing, and our
     copies out of autocast's cache of weights."""
-    torch = sys.modules.get("torch")
+    torch = libraries.torch()
     if torch is None:
         yield
         return

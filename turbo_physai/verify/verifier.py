@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -17,7 +16,7 @@ from turbo_physai.engine.calls import (
     described,
     named_arguments,
 )
-from turbo_physai.verify import roles
+from turbo_physai.verify import libraries, roles
 from turbo_physai.verify.copies import NotComparableError
 from turbo_physai.verify.functions import Pair, has_context, is_function, pin
 from turbo_physai.verify.trial import Call, compare
@@ -144,6 +143,10 @@ class _Comparing:
         except NotComparableError as error:
             self.record.skip(str(error))
             return True
+        except Exception as error:
+            # What cannot be read or compared is no reason to stop a training.
+            self.record.skip(f"{type(error).__name__} when it was compared: {error}")
+            return True
         record = self.record
         record.calls += 1
         record.with_gradients += any(name.startswith("gradient of") for name in found.errors)
@@ -162,7 +165,7 @@ class _Comparing:
         return False
 
     def _save(self, call: Call) -> str | None:
-        torch = sys.modules.get("torch")
+        torch = libraries.torch()
         if self.verifier.folder is None or torch is None:
             return None
         target = self.watched.member.target
@@ -232,13 +235,13 @@ class _OfFunction(_Comparing):
 
 
 def _records_a_graph() -> bool:
-    torch = sys.modules.get("torch")
+    torch = libraries.torch()
     return torch is not None and bool(torch.is_grad_enabled())
 
 
 def _why_not_now() -> str:
     """Why this call cannot be compared; empty if it can."""
-    torch: Any = sys.modules.get("torch")
+    torch: Any = libraries.torch()
     if torch is None:
         return ""
     if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
