@@ -364,3 +364,23 @@ def test_what_runs_inside_an_original_is_original_too(model):
         m.scaled(x, w)
         assert state(report, "outer") == "applied" and state(report, "inner") == "rolled_back"
     """)
+
+
+def test_a_node_keeps_its_backward_when_the_group_is_rolled_back(model):
+    """The original's backward would look in vain for what the replacement's forward has saved."""
+    wrong = "    return x * x + (x > 10)"
+    model.write({"fast.py": FAST.replace("    return x * x", wrong, 1)})
+    model.declare("""
+        group('g', *(replace(f'm.Square.{n}', f'fast.square_{n}') for n in ('forward', 'backward')))
+    """)
+    model.run("""
+        report = apply()
+        import m, torch
+        x, y = torch.full((2,), 3.0, requires_grad=True), torch.full((2,), 11.0, requires_grad=True)
+        first = m.Square.apply(x)
+        assert state(report) == "applied"
+        second = m.Square.apply(y)
+        assert state(report) == "rolled_back" and second.tolist() == [121, 121]
+        (first + second).sum().backward()
+        assert x.grad.tolist() == [6, 6] and y.grad.tolist() == [22, 22]
+    """)

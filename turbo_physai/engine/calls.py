@@ -39,7 +39,7 @@ class Calls:
 
     def to_original(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         if not self.original:
-            self.first_original = described(function, args, kwargs)
+            self.first_original = described(lambda: named_arguments(function, args, kwargs))
         self.original += 1
 
 
@@ -93,11 +93,11 @@ def _is_compiling() -> bool:
     return compiler is not None and bool(compiler.is_compiling())
 
 
-def described(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-    """The arguments of a call: name, dtype and shape of arrays and tensors, other values briefly.
-    Raises no Exception."""
+def described(named: Callable[[], Mapping[str, Any]]) -> str:
+    """The arguments of a call, which `named` gives by their names: dtype and shape of arrays and
+    tensors, other values briefly. Raises no Exception."""
     try:
-        given = list(named_arguments(function, args, kwargs).items())
+        given = list(named().items())
         texts = [f"{name} {_described(value)}" for name, value in given[:_ARGUMENTS]]
         return ", ".join(texts + ["..."] * (len(given) > _ARGUMENTS))
     except Exception as error:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _CONSTRUCTORS: Final = ("__init__", "__new__", "__init_subclass__")
 
+_PAIRED: Final = "compared together with its forward"
 _COMPILED: Final = "its caller is compiled, and what is compiled runs no Python"
 
 
@@ -61,6 +62,8 @@ class Verifier:
         if is_forward:
             pair = Pair(watched)
             return _OfFunction(self, watched, record, bool(why), pair=pair).wrapper()
+        if why == _PAIRED and has_context(owner):
+            return watched.replacement  # nodes that the original made call the original's
         return _Plain(self, watched, record, bool(why)).wrapper()
 
     @contextlib.contextmanager
@@ -96,7 +99,7 @@ def _why_not(watched: Watched) -> str:
         target = watched.member.sites[0].path
         forward = str(target).removesuffix("backward") + "forward"
         if any(str(path) == forward for path in paths):
-            return "compared together with its forward"
+            return _PAIRED
     return ""
 
 
@@ -159,7 +162,7 @@ class _Comparing:
             return True
         number = self.seen[call.with_gradients]
         record.mismatch = f"call {number}: {found.mismatch}"
-        record.inputs = described(self.watched.original, call.args, call.kwargs)
+        record.inputs = described(lambda: call.name(call.args, call.kwargs))
         record.saved = self._save(call)
         self.watched.fail(MismatchError(f"{record.mismatch}. Inputs: {record.inputs}"))
         return False
