@@ -17,7 +17,7 @@ WITH_OPTIONS = HEAD + "optimization_groups: [{id: g, options: {a: %s}}]\n"
 CAUSES = {
     "no file": ({}, {CONFIG: "absent.yaml"}, "found no file at"),
     "folder": ({}, {CONFIG: "."}, "found a folder at"),
-    "long path": ({}, {CONFIG: "x" * 5000}, "File name too long"),
+    "long path": ({}, {CONFIG: "x" * 5000 + ".yaml"}, "File name too long"),
     "device": ({}, {CONFIG: "/dev/zero"}, "found a device or pipe"),
     "bool": ({"bad.yaml": WITH_OPTIONS % "!!bool x"}, {CONFIG: "bad.yaml"}, "bad.yaml:4:"),
     "date": ({"bad.yaml": WITH_OPTIONS % "!!timestamp x"}, {CONFIG: "bad.yaml"}, "bad.yaml:4:"),

@@ -78,8 +78,9 @@ def named(model: str) -> Path:
         )
     if not found:
         names = [*ours, *dict.fromkeys(each.name for each in installed)]
+        shown = model if len(model) <= 100 else f"{model[:100]}..."
         raise OptimizationConfigNotFoundError(
-            f"model: found {model!r}; accepted: {', '.join(names)}{did_you_mean(name, names)}"
+            f"model: found {shown!r}; accepted: {', '.join(names)}{did_you_mean(name[:100], names)}"
         )
     return locate(found[0].reference, f"the entry point {name} of {found[0].origin}")
 
