@@ -141,6 +141,32 @@ def show(
     sys.exit(0 if merged.is_complete else 1)
 
 
+@report.command()
+def html(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder with the reports of the ranks.")
+    ],
+    output: Annotated[
+        Path, typer.Option(metavar="FILE", help="Write it here; a file that exists is replaced.")
+    ] = Path("report.html"),
+    run_id: Annotated[
+        str | None, typer.Option(metavar="ID", help="Show this run, not the newest.")
+    ] = None,
+) -> None:
+    """Write a run, over all of its ranks, as one page of HTML that needs nothing else. If `compare`
+    has left its result in DIR, that is shown too. The exit code is that of `show`."""
+    from turbo_physai.report.html import as_html, comparison_in
+
+    try:
+        merged = merge(folder, run_id)
+        output.write_text(as_html(merged, comparison_in(folder)), encoding="utf-8")
+    except (NoReportsError, OSError) as error:
+        print(f"turbo_physai: {error}", file=sys.stderr)
+        sys.exit(CONFIG_ERROR)
+    print(output)
+    sys.exit(0 if merged.is_complete else 1)
+
+
 def main() -> None:
     app(prog_name="turbo-physai")
 

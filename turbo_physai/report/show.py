@@ -10,7 +10,7 @@ from turbo_physai.report.merge import MergedGroup, MergedReport, Outcome
 
 def as_text(merged: MergedReport) -> str:
     """For a terminal: one line a Group, and one for each outcome of those that differ."""
-    lines = [_headline(merged), *(f"warning: {note}" for note in _notes(merged))]
+    lines = [headline(merged), *(f"warning: {note}" for note in notes(merged))]
     width = max((len(group.id) for group in merged.groups), default=0)
     for group in merged.groups:
         if group.differs:
@@ -25,8 +25,8 @@ def as_text(merged: MergedReport) -> str:
 
 def as_markdown(merged: MergedReport) -> str:
     """For an issue or a log book: a table with one row for each outcome."""
-    lines = [f"## {_headline(merged)}", ""]
-    for note in _notes(merged):
+    lines = [f"## {headline(merged)}", ""]
+    for note in notes(merged):
         lines += [f"**Warning:** {note}", ""]
     lines += ["| Group | Outcome | Ranks | Why |", "| --- | --- | --- | --- |"]
     for group in merged.groups:
@@ -38,14 +38,16 @@ def as_markdown(merged: MergedReport) -> str:
     return "\n".join(lines)
 
 
-def _headline(merged: MergedReport) -> str:
+def headline(merged: MergedReport) -> str:
+    """The run, and whether its ranks agree."""
     count = len(merged.ranks)
     text = f"run {merged.run_id}: {count} rank{'s' if count > 1 else ''}"
     differing = sum(group.differs for group in merged.groups)
     return f"{text}, {differing} of {len(merged.groups)} Groups differ" if differing else text
 
 
-def _notes(merged: MergedReport) -> Iterator[str]:
+def notes(merged: MergedReport) -> Iterator[str]:
+    """What there is to say of the run as a whole."""
     if merged.missing:
         yield f"no report of rank {spans(merged.missing)}"
     running = [rank for rank, process in merged.ranks.items() if not process.report["final"]]
