@@ -37,6 +37,45 @@ def test_a_fused_optimizer_takes_the_same_steps(type_):
         torch.testing.assert_close(actual, wanted)
 
 
+def resumed(optimizer, state):
+    optimizer.load_state_dict(copy.deepcopy(state))
+    return optimizer
+
+
+@pytest.mark.parametrize("type_", ["AdamW", "Adam", "SGD", "Adagrad"])
+def test_a_training_is_resumed_with_the_kernel_and_saved_without_it(type_):
+    cfg = {"type": type_, "lr": 0.01} | ({"momentum": 0.9} if type_ == "SGD" else {})
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+    fuse = build_optimizer(as_mmcv_does, TrainingOptions())
+    optimizer = as_mmcv_does(model, cfg)
+    steps(optimizer, model)
+    saved, copies = optimizer.state_dict(), [copy.deepcopy(model) for _ in range(3)]
+
+    ours = resumed(fuse(copies[0], cfg), saved)
+    assert [group["fused"] for group in ours.param_groups] == [True]
+    expected = steps(optimizer, model)
+    for actual, wanted in zip(steps(ours, copies[0]), expected, strict=True):
+        torch.testing.assert_close(actual, wanted)
+
+    mine = ours.state_dict()
+    assert [group["fused"] for group in mine["param_groups"]] == [None]
+    assert [group["fused"] for group in ours.param_groups] == [True]
+    plain = resumed(as_mmcv_does(copies[0], cfg), mine)
+    assert not plain.param_groups[0]["fused"]
+    for actual, wanted in zip(steps(plain, copies[0]), steps(optimizer, model), strict=True):
+        torch.testing.assert_close(actual, wanted)
+
+
+def test_a_state_that_is_loaded_is_not_changed():
+    model = nn.Linear(2, 2)
+    state = as_mmcv_does(model, {"type": "SGD", "lr": 0.1}).state_dict()
+    before = copy.deepcopy(state)
+    build_optimizer(as_mmcv_does, TrainingOptions())(
+        model, {"type": "SGD", "lr": 0.1}
+    ).load_state_dict(state)
+    assert state == before
+
+
 @pytest.mark.parametrize(
     ("cfg", "options"),
     [

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, MutableMapping
+    from collections.abc import Callable, Mapping, MutableMapping
 
     from torch import nn
 
@@ -20,19 +20,33 @@ _FUSED: Final = ("AdamW", "Adam", "SGD", "Adagrad")
 
 def build_optimizer(original: Callable[..., Any], options: TrainingOptions) -> Callable[..., Any]:
     """mmcv's `build_optimizer`, a function of (model, cfg), which asks torch's optimizer for its
-    fused kernel: one launch for all parameters instead of some per operation."""
+    fused kernel: one launch for all parameters instead of some per operation.
+
+    Checkpoints fit the original's both ways: one that was saved without the kernel is resumed with
+    it, and it does not travel in one that is saved.
+    """
     if not options.fused_optimizer:
         return original
 
     @wraps(original)
     def build(model: nn.Module, cfg: MutableMapping[str, Any]) -> Any:
         chosen = {"fused", "foreach"} & set(cfg)
-        if cfg.get("type") in _FUSED and not chosen and _can_fuse(model):
-            cfg = copy.copy(cfg)
-            cfg["fused"] = True
-        return original(model, cfg)
+        if cfg.get("type") not in _FUSED or chosen or not _can_fuse(model):
+            return original(model, cfg)
+        cfg = copy.copy(cfg)
+        cfg["fused"] = True
+        optimizer = original(model, cfg)
+        # Before it is loaded: where the kernel wants the count of steps is decided then.
+        optimizer.register_load_state_dict_pre_hook(lambda _, state: _with(state, fused=True))
+        optimizer.register_state_dict_post_hook(lambda _, state: _with(state, fused=None))
+        return optimizer
 
     return build
+
+
+def _with(state: Mapping[str, Any], *, fused: bool | None) -> dict[str, Any]:
+    """The state of an optimizer whose groups ask for the fused kernel, or leave that to torch."""
+    return {**state, "param_groups": [{**group, "fused": fused} for group in state["param_groups"]]}
 
 
 def initialize(original: Callable[..., None], options: TrainingOptions) -> Callable[..., None]:
