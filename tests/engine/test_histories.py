@@ -77,3 +77,28 @@ def test_a_rollback_leaves_those_alone_who_imported_the_replacement_itself(proje
         # Where this one has it from does not show.
         assert sorted(left) == ["user.Holder.act", "user.fixed"]
     """)
+
+
+def test_a_member_is_bound_although_an_earlier_ones_alias_came_before_its_target(project):
+    project.write(
+        {
+            "model.py": "from late import g as borrowed\ndef f(x):\n    return ('old', x)\n",
+            "late.py": "def g(x):\n    return ('old', x)\nimport model\nraise ValueError\n",
+            "fast.py": "def f(x):\n    return ('new', x)\ng = f\n",
+        }
+    )
+    project.declare("""
+        group('g', replace('late.g', 'fast.f', aliases=['model.borrowed']),
+                   replace('model.f', 'fast.f'))
+    """)
+    project.run("""
+        report = apply()
+        try:
+            import late
+        except ValueError:
+            pass
+        import model
+        assert model.f(1) == ("new", 1) and state(report) == "pending"
+        members = report.execution["g"].members
+        assert [member.state.value for member in members] == ["waiting", "bound"]
+    """)

@@ -236,13 +236,16 @@ class Engine:
         with self._records.lock:
             for id_ in sorted(self._due, key=self._order.__getitem__):
                 group = self._due[id_]
-                is_waiting = group.checking.is_held
+                # Members are bound in their order, but none waits for one whose target is not there.
+                is_waiting = is_behind = group.checking.is_held
                 for member in group.members if self._transitions.is_ready(group) else ():
                     is_taken = member.claim.is_held or (member.claim.was_lost and not retry)
                     is_due = any(map(self._modules.is_due, member.sites))
-                    if is_due and self._can_be_bound(member) and not (is_taken or is_waiting):
+                    can_be_bound = is_due and self._can_be_bound(member)
+                    if can_be_bound and not (is_taken or is_behind):
                         member.claim.take(frame)
                         return group, member
+                    is_behind = is_behind or can_be_bound
                     is_waiting = is_waiting or is_due
                 if not is_waiting:
                     del self._due[id_]
