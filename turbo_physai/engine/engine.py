@@ -236,7 +236,7 @@ class Engine:
         with self._records.lock:
             for id_ in sorted(self._due, key=self._order.__getitem__):
                 group = self._due[id_]
-                # Members are bound in their order, but none waits for one whose target is not there.
+                # Members are bound in order, but none waits for one whose target is not there.
                 is_waiting = is_behind = group.checking.is_held
                 for member in group.members if self._transitions.is_ready(group) else ():
                     is_taken = member.claim.is_held or (member.claim.was_lost and not retry)
