@@ -78,8 +78,10 @@ def train(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[...,
     config = folder / "tiny.py"
     config.write_text(CONFIG.format(repo=repo, infos=write(folder / "data")))
 
-    def train(name: str, disable: Sequence[str] = (), *more: str) -> Run:
-        ours = ["--model", "bevformer", "--report-dir", str(folder / name)]
+    def train(
+        name: str, disable: Sequence[str] = (), *more: str, options: Sequence[str] = ()
+    ) -> Run:
+        ours = ["--model", "bevformer", "--report-dir", str(folder / name), *options]
         ours += [word for group in disable for word in ("--disable-group", group)]
         theirs = ["--no-validate", "--work-dir", str(folder / name), *more, "--cfg-options", SCALE]
         _run(repo, "-m", "turbo_physai.run", *ours, "tools/train.py", str(config), *theirs)
@@ -176,6 +178,24 @@ def test_a_training_resumes_from_its_checkpoint(bare: Run, train: Callable[..., 
     """Whose meta data holds whatever mmcv puts there."""
     resumed = train("resumed", (), "--resume-from", str(bare.checkpoint))
     assert resumed.losses == []  # its only epoch was done
+
+
+def test_every_replacement_does_what_its_original_does(
+    whole: Run, train: Callable[..., Run]
+) -> None:
+    verified = train("verified", options=["--verify", "1"])
+    assert verified.states == whole.states
+    members = [m for g in verified.report["execution"].values() for m in g["members"]]
+    compared = {m["target"]: m["verification"] for m in members if m["verification"]}
+    assert not [each["mismatch"] for each in compared.values() if each["mismatch"]]
+    for target in (
+        "SpatialCrossAttention",
+        "TemporalSelfAttention",
+        "ModulatedDeformConv2dFunction",
+    ):
+        (found,) = [v for name, v in compared.items() if name.endswith(f"{target}.forward")]
+        assert found["with_gradients"], (target, found)
+    assert verified.losses == pytest.approx(whole.losses, rel=1e-3)
 
 
 def test_the_checkout_is_untouched(repo: Path, before: str, whole: Run, bare: Run) -> None:
